@@ -15,7 +15,7 @@ import lazy_loader
 # __init__.pyi lists the public names. The module of a name is imported when the name is first used: imports are slow.
 _public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _REGISTERED = {entry.name: entry for entry in entry_points(group="buildcompare.names")}
-"""Public name -> entry point of a package that builds on this one, such as investigation or labmatrix."""
+"""Public name -> its entry point, registered by a package that builds on this one, such as labmatrix."""
 __all__ += _REGISTERED  # noqa: PLE0605 - `__all__` is a list
 
 

@@ -192,7 +192,7 @@ def _compared_to_kept(
     keep: bool,
     quiet: bool,
 ) -> Any:
-    """Compare new runs with kept runs; return None if none is comparable. With `keep`, also keep valid new runs."""
+    """Compare new runs with kept runs; return None if none is comparable. With `keep`, keep new runs unless invalid."""
     from buildcompare.comparison import baselines
     from buildcompare.config.assumed import open_catalogue
     from buildcompare.recordings.sources import ENDING, read_runs
@@ -318,7 +318,7 @@ def _format(graphs: bool, png: bool) -> Literal["svg", "png"] | None:
 
 
 def _report_outcome(outcome: Outcome, fail_on: Collection[FailOn] | None, *, quiet: bool = False) -> int:
-    """Print how a report ended; return its exit code."""
+    """Print how a report ended (with `quiet`, only if it failed), and return its exit code."""
     if outcome.code or not quiet:
         print_text(outcome.printed, error=outcome.code != 0)
     return outcome.code or _exit_code(outcome.shortcomings, fail_on)
@@ -336,7 +336,7 @@ def _table(*, every: bool) -> Printed:
 
 @contextlib.contextmanager
 def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show progress on a terminal, and yield the function that reports a step. With `total`, show the time left."""
+    """Yield a function that reports a step; on a terminal, it shows progress, and the time left if `total` is given."""
     if not is_shown or not os.isatty(2):
         yield lambda _: None
         return
@@ -351,7 +351,7 @@ def _progress(is_shown: bool, total: int | None = None) -> Iterator[Callable[[st
             shown.enter_context(bar)
 
         def step(text: str) -> None:
-            if not bar.live.is_started:  # late: downloads show their own bar before the first step
+            if not bar.live.is_started:  # start late, because downloads show their own bar before
                 shown.enter_context(bar)
             bar.update(task, description=text, advance=1)
 
@@ -384,7 +384,7 @@ def main() -> None:
     """Run the command line."""
     # Use one OpenBLAS thread, also in Jupyter kernels: more threads double the CPU time on small matrices for no gain.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Keep jsonschema from importing rfc3987_syntax (over a second): notebooks need no check of internet addresses.
+    # Keep jsonschema from importing rfc3987_syntax, which takes over a second; notebooks need no check of addresses.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]  # None makes the import fail
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # print ? for characters that the terminal cannot show

@@ -104,7 +104,7 @@ def compare(
     rate_s
         Seconds over which rates in the files were averaged. The default is the value in the files, else 60, or less in
         short repeated runs. A bounded run's steady window begins `rate_s` after the load is reached. Windows last at
-        least 5 `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
+        least 5 times `rate_s`; with several bounded runs per build, the shorter of 30 s and 30 samples is enough.
     refresh
         Whether to pull cached recordings again from the server (only for a comparison from :func:`read_params`).
     command
@@ -241,7 +241,7 @@ def _read_builds(
 
 
 def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Recording]:
-    """Return the runs, each with its session name from `names`."""
+    """Give each run its session from `names`, in order; refuse lists of different lengths."""
     if len(names) != len(runs):
         expected = f"a session for each of {plural(len(runs), 'run')}"
         raise InputError(file=None, key="sessions", expected=expected, found=str(len(names)))
@@ -249,7 +249,7 @@ def _in_sessions(runs: Sequence[Recording], names: Sequence[str]) -> list[Record
 
 
 def _sessions_in(frame: pd.DataFrame, catalogue: Catalogue) -> list[Recording]:
-    """Make one recording per session from a frame of numbers without times."""
+    """Make a recording of each session in a frame of values without timestamps."""
     if (unnamed := frame["session"].isna().to_numpy()).any():
         row = f"none in row {int(unnamed.argmax())}"
         raise InputError(file=None, key="session", expected="a name in every row", found=row)
@@ -292,7 +292,7 @@ def cut(line: str) -> str:
 
 
 class Shown:
-    """Base class of results that write a report: JSON for programs, a page for people."""
+    """Base class of results, which can be written as JSON for programs and as an HTML page for people."""
 
     results: Results
     published: bool
@@ -366,7 +366,7 @@ class Result(Shown, Analysis):
 
     @functools.cached_property
     def samples(self) -> pd.DataFrame:
-        """Every sample of every run: columns test, build, run, metric, unit, elapsed_s, value.
+        """Samples of all graphs inside each run's window: columns test, build, run, metric, unit, elapsed_s, value.
 
         If a metric has several series, the column metric holds its slug followed by the labels of the series.
         """
@@ -386,7 +386,7 @@ class Result(Shown, Analysis):
 
     @functools.cached_property
     def events(self) -> pd.DataFrame:
-        """One row for each level shift, spike and drop inside the steady windows; times in elapsed seconds."""
+        """One row for each level shift, spike and drop inside the steady windows, with elapsed times in seconds."""
         return frame(Event, ((test.name, row) for test in self.results.tests for row in test.events))
 
     @functools.cached_property
@@ -433,8 +433,8 @@ class Result(Shown, Analysis):
         Parameters
         ----------
         metric
-            Name or slug of the metric, such as ``"p99-api-times"`` (columns of :attr:`metrics`), or one of its series,
-            as :attr:`samples` names it. Of several series, the first that changed is drawn, or the first if none did.
+            Name or slug of the metric, as in :attr:`metrics`, such as ``"p99-api-times"``, or one of its series, as in
+            :attr:`samples`. Of several series, the first that changed is drawn, or the first if none did.
         test
             The test's name; by default the first test that has the metric.
 

@@ -42,7 +42,7 @@ class Commands(TyperGroup):
 
 
 def option(name: str, text: str) -> Any:
-    """Make an option of a command."""
+    """Make an option of a command; `--output` also gets the short form `-o`."""
     return typer.Option(name, *(["-o"] if name == "--output" else []), help=text)
 
 

@@ -23,7 +23,7 @@ MAX_BYTES = 100_000_000
 
 Short = Annotated[float, AfterValidator(lambda value: float(f"{value:.{DIGITS}g}"))]
 Known = Annotated[Short, BeforeValidator(lambda value: math.nan if value is None else value)]
-"""A number that is NaN (null in JSON) if unknown."""
+"""A value, or NaN if unknown; JSON holds null for NaN."""
 AtLoad = tuple[Annotated[Short, Field(ge=0)], Annotated[Short, Field(ge=0)], Annotated[float, Field(gt=0)]]
 
 
@@ -107,7 +107,7 @@ def read_calibration(file: str, catalogue_name: str | None) -> Calibration:
 def groups_without(
     calibration: Calibration, recordings: Iterable[Recording]
 ) -> tuple[list[noise.RepeatedRuns], dict[str, Any]]:
-    """Return the groups without runs of `recordings` (no run may define its own noise), and a summary for reports."""
+    """Return the groups that hold no run of `recordings` (a run must not define its own noise) and a summary."""
     compared = {each for recording in recordings for each in ids_of(recording)}
     left_out = [group.name for group in calibration.groups if any(compared & {*run.ids} for run in group.runs)]
     kept = [group for group in calibration.groups if group.name not in left_out]

@@ -53,9 +53,9 @@ def analyse(
     catalogue: Catalogue | None = None,
     command: str | None = None,
 ) -> Analysis:
-    """Compare the builds in every test and draw the findings.
+    """Compare the builds in every test, reach the verdict and draw the findings.
 
-    `catalogue` replaces the one that `params` name; `command` is the command line that makes the report again.
+    `catalogue` replaces the one that `params` name. `command` is the command line that reproduces the report.
     """
     runs = [[recording for side in SIDES for recording in test[side]] for test in recordings.values()]
     every = [recording for test in runs for recording in test]
@@ -102,7 +102,7 @@ class LearnedNoise(NamedTuple):
 
 
 def with_noise(params: Comparison, catalogue: Catalogue, every: Sequence[Recording]) -> tuple[Catalogue, LearnedNoise]:
-    """Return the catalogue with margins and calibrated noise, and the noise from the calibration and the ledger."""
+    """Return the catalogue with the margins of `params` and noise scaled by the calibration, and the learned noise."""
     catalogue = with_times(catalogue, ((each.name, each.unit) for run in every for each in run.measurements))
     catalogue = catalogue.with_margins(params.margins)
     calibration = calibration_of(params, params.calibration) if params.calibration else None
@@ -120,7 +120,7 @@ def _compared(
     learned: LearnedNoise,
     profiles: Mapping[str, Pair[list[Profile]] | None],
 ) -> dict[str, TestView]:
-    """Compare the builds in every test."""
+    """Compare the builds in every test; return each test with its result, by name."""
     label_noise = LabelNoise(learned.groups, catalogue.label_tables)
     kept = learned.ledger.find(entry_of(params, position=1)) if learned.ledger else None
     looks = {test.name: test.all_looks for test in kept.tests} if kept and kept.name == params.name else {}
@@ -143,7 +143,7 @@ def _compared(
 
 
 def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
-    """Complete `results` from its tests and history: add verdict, findings, suggestions, pooled metrics and plan."""
+    """Return a copy of `results` with verdict, findings, suggestions, pooled metrics and plan of its tests."""
     tests, labels = results.tests, (results.base.label, results.new.label)
     past = (results.history, results.drift, results.setup_differences) if results.history else None
     plans = plan_tests(tests)
@@ -162,7 +162,7 @@ def _concluded(results: schema.Results, catalogue: Catalogue) -> schema.Results:
 def _inputs(
     recordings: Mapping[str, TestRecordings], profiles: Mapping[str, Pair[list[Profile]] | None]
 ) -> list[schema.InputProvenance]:
-    """List every file that the comparison read, with its checksum."""
+    """List the files from which recordings and profiles were read, with their checksums."""
     read = [
         (test, side, i, str(run.provenance.get("kind", "")), file)
         for test, runs in recordings.items()
@@ -181,7 +181,7 @@ A = TypeVar("A", bound=Analysis)
 
 
 def with_margins(analysis: A, margins: Mapping[str, float]) -> A:
-    """Judge the same comparison by other margins (percent by metric); nothing is read or measured again."""
+    """Judge a comparison again with other `margins`, in percent for each metric; nothing is read or measured again."""
     params = analysis.params.model_copy(update={"margins": {**analysis.params.margins, **margins}})
     catalogue, results = analysis.catalogue.with_margins(margins), analysis.results
     compared = {name: judge_test(view, catalogue) for name, view in analysis.compared.items()}

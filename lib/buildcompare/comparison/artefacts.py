@@ -1,4 +1,4 @@
-"""Find and copy the files that runs left behind (output, system statistics, scripts), and limit their size."""
+"""Find and copy the files that runs left behind (output, system statistics, scripts); limit their number and size."""
 
 import os
 import re
@@ -17,7 +17,7 @@ FOLDER = "artefacts"
 """Name of the folder of artefacts inside a report's folder."""
 MAX_FILES = 2_000
 MAX_BYTES = 200_000_000
-"""Maximum number (`MAX_FILES`) and total bytes of a report's artefact files, because reports are often kept in git."""
+"""Maximum number and maximum total bytes of a report's artefact files; reports are often kept in git."""
 
 
 _RUN = re.compile(r"(?i)\.(?:x?html?|xht|shtml|svgz?|xml|xslt?|mhtml?|mht)$")
@@ -29,13 +29,13 @@ class Artefact:
 
     source: Path
     named: str
-    """Path of the file in the params. If the params name a folder: the folder's path, then the file's path inside."""
+    """The file's path as the params name it; if they name a folder, its path followed by the file's path inside."""
     place: PurePosixPath
     bytes: int
 
 
 def of_runs(params: Reported) -> list[tuple[ArtefactProvenance, list[Artefact]]]:
-    """List the artefacts of each run; raise :class:`InputError` if one cannot be copied, or there are too many."""
+    """List the artefacts of each run; raise :class:`InputError` if one is missing or a link, or they exceed a limit."""
     artefacts, number, size = [], 0, 0
     for run in params.run_files():
         path = f"{FOLDER}/{run.folder}"
@@ -68,7 +68,7 @@ def listed(paths: Iterable[str], place: PurePosixPath) -> Iterator[Artefact]:
 
 
 def _inert(name: str, others: Collection[str] = ()) -> str:
-    """Add .txt to a name that browsers would run, such as page.html; the new name differs from all `others`."""
+    """Add .txt to names of files that browsers would run, such as page.html; a new name differs from all `others`."""
     inert = name
     while _RUN.search(inert) or (inert != name and inert in others):
         inert += ".txt"
@@ -76,11 +76,11 @@ def _inert(name: str, others: Collection[str] = ()) -> str:
 
 
 def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
-    """Yield a file, or all files of a folder; links and devices are refused."""
+    """Yield a file, or all files in a folder and its subfolders; raise :class:`InputError` for links and devices."""
     expected, found = "a file or folder without symbolic links", None
     try:
         about = file.lstat()
-        str(place).encode()  # fails for a path that results.json cannot hold
+        str(place).encode()  # raises a ValueError if results.json cannot hold the path
         if stat.S_ISREG(about.st_mode):
             yield Artefact(file, named, place, about.st_size)
         elif stat.S_ISDIR(about.st_mode):
@@ -91,14 +91,14 @@ def _walk(file: Path, place: PurePosixPath, named: str) -> Iterator[Artefact]:
             found = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "no regular file"
     except OSError as error:
         found = error.strerror or str(error)
-    except ValueError as error:  # such as a path with a null byte
+    except ValueError as error:  # for example, the path has a null byte
         raise InputError(file=repr(named), key=None, expected=expected, found=type(error).__name__) from None
     if found is not None:
         raise InputError(file=named, key=None, expected=expected, found=found)
 
 
 def copy(artefacts: Iterable[Artefact], folder: Path) -> None:
-    """Copy files to their places in `folder`; refuse links, and files that have grown since they were listed."""
+    """Copy files to their places in `folder`; raise :class:`InputError` for links and for files that have grown."""
     for each in artefacts:
         target = folder / each.place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from buildcompare.recordings.recording import Recording
 MOST = 5
 """Maximum number of folders with kept runs that together form the base of a comparison."""
 ALIKE = 0.05
-"""Largest relative difference of two comparable loads."""
+"""Maximum relative difference between the loads of comparable runs."""
 _ABOUT, _RUNS = "about.json", "runs"
 Stated = Mapping[str, str | int | None]
 """Facts that comparable runs share: test, machine, type and users."""
@@ -41,7 +41,7 @@ class KeptRuns(NamedTuple):
 
 
 def latest(folder: Path, stated: Stated, load: float | None = None) -> list[KeptRuns]:
-    """Find the latest kept runs, at most `MOST`, with the facts `stated` and, where loads are known, a similar load."""
+    """Find the latest folders of kept runs, at most `MOST`, with equal facts and, if loads are known, similar load."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
     files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)
@@ -60,7 +60,7 @@ def _read(file: Path) -> KeptRuns:
 
 
 def keep(folder: Path, files: Path, name: str, stated: Stated, runs: Sequence[Recording]) -> Path:
-    """Copy the files of a build's runs into a folder of baselines: all of them, or none."""
+    """Copy the files of a build's runs to a new folder in `folder`, completely or not at all; return its path."""
     now = dt.datetime.now(dt.UTC)
     place = folder / f"{now:%Y%m%dT%H%M%S.%fZ}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
     with writing(place, "--baseline", "a folder that can be written"):
@@ -91,10 +91,10 @@ def compare_to_kept(
     labels: tuple[str | None, str],
     sessions: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Any, list[KeptRuns]]:
-    """Compare the runs `new` with the latest kept runs; the result is None if no kept runs are comparable.
+    """Compare the runs `new` with the latest kept runs; return the result (None without such runs) and the kept runs.
 
-    `compare` is :func:`buildcompare.compare`. If the kept runs turn out to have another load than `new`, the comparison
-    is repeated with kept runs at the load of `new`. In a benchmark, each kept folder and `new` are sessions by default.
+    `compare` is :func:`buildcompare.compare`. If kept runs turn out to have another load than `new`, the comparison is
+    repeated with runs at its load. If a benchmark names no sessions, each kept folder is one by default, as is `new`.
     """
 
     def compared(kept: Sequence[KeptRuns]) -> Any:
@@ -107,7 +107,7 @@ def compare_to_kept(
     result = compared(kept)
     ((base, runs),) = [(each["base"], each["new"]) for each in result.recordings.values()]
     fit = latest(folder, stated, load_of(runs))
-    untimed = not any(run.series or run.session for run in (*base, *runs))  # a pyperf file's session has the name ""
+    untimed = not any(run.series or run.session for run in (*base, *runs))  # a pyperf session "" counts as no session
     if untimed and sessions is None:
         sessions = [each.folder.name for each in fit for _ in range(each.runs)], ["new"] * len(runs)
     if fit != kept or untimed:

@@ -15,13 +15,13 @@ from buildcompare.stats.levels import FEWEST, mean_with_error
 from buildcompare.stats.planning import percent
 
 WORSENS = 1.5
-"""Minimum factor by which a metric worsens from the first to the last third of the new build's steady windows,
-relative to the base. In 28 pairs of identical unbounded runs (no tiny machines), durations and memory reach 1.42."""
-ERRORS = 3.0  # each new run worsens more than every base run by at least this many standard errors (within runs)
+"""Minimum factor by which a metric worsens from the first to the last third of the new build's steady windows, divided
+by the base's factor. In 28 pairs of identical unbounded runs, not on tiny machines, durations and memory reach 1.42."""
+ERRORS = 3.0  # each new run must worsen more than every base run, by at least this many standard errors within runs
 
 
 def with_drifts(measured: Sequence[Measured], views: Views, catalogue: Catalogue) -> list[Measured]:
-    """Add `drift_percent` to metrics that worsen throughout all new runs, well beyond the base."""
+    """Set `drift_percent` of metrics that worsen throughout all new runs, and clearly more than in the base runs."""
     drifts = ((each, {"drift_percent": _drifts(each.row, views, catalogue)}) for each in measured)
     return [replace(each, row=each.row.model_copy(update=drift)) for each, drift in drifts]
 
@@ -42,9 +42,9 @@ def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[
 
 
 def _drift(view: RunView, row: MetricResult, sign: float) -> tuple[float, float, bool] | None:
-    """Log change from first to last third of a window, standard error, and if each sixth is worse than the previous.
+    """Log change from first to last third of a window, its standard error, and if values worsen from sixth to sixth.
 
-    A positive change is worse. The standard error comes from the samples' scatter around a linear trend in each third.
+    A positive change is worse. The error comes from scatter around a linear trend in each third. None: too few samples.
     """
     series, window = view.recording.find(row.slug, row.labels), view.steady.window
     if series is None or window is None:

@@ -31,7 +31,7 @@ def notebook_of(params: Reported) -> Path:
 
 
 def files_of(params: Reported, *, ledger: bool = True) -> list[str]:
-    """List the paths of all files from which the report is made: pulled runs too, and entries of the ledger."""
+    """List the files from which the report of `params` is made, with cached pulled runs and, by default, the ledger."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
     metrics = getattr(params, "metrics", None)
@@ -59,7 +59,7 @@ def _files_of_builds(params: Comparison) -> list[str | None]:
 
 
 def inputs_sha256(params: Reported, **settings: Any) -> str | None:
-    """Return a hash of the params, files (no ledger), `settings` and the code; None if a file is missing."""
+    """Return a hash of params, `settings`, code and all input files but the ledger; None if a file is missing."""
     asked = {"params": params.model_dump(mode="json"), "settings": settings, "code": code_sha256()}
     made = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode())
     for path in files_of(params, ledger=False):

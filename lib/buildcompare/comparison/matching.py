@@ -12,10 +12,10 @@ from buildcompare.results.codes import SIDES, Side
 
 
 def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapping[Side, Sequence[Recording]]:
-    """Remove labels (except status codes) whose values all differ between the builds, such as the names of pods.
+    """Remove each label whose values in base and new are all different, such as names of pods; status codes stay.
 
-    Series with such labels would have no counterpart in the other build. Of several series of a run that differ only by
-    such labels, rates and users are added up, and other values averaged.
+    Series with such labels would have no counterpart in the other build. Series of a run that differ only in such
+    labels become one series: rates and users are added up, and other values are averaged.
     """
     values = {
         side: [pair for run in recordings[side] for each in run.graphs() for pair in each.labels.items()]
@@ -33,7 +33,7 @@ def _without(run: Recording, own: set[str]) -> Recording:
 
 
 def _matched(run: Recording, own: set[str]) -> Iterator[Series]:
-    """Yield the graphs of a run without the labels `own`."""
+    """Yield the graphs of a run without the labels `own`; graphs that differed only in these labels become one."""
     graphs: dict[tuple[str, tuple[tuple[str, str], ...]], list[Series]] = {}
     for each in run.graphs():
         kept = tuple(sorted((name, value) for name, value in each.labels.items() if name not in own))
@@ -43,7 +43,7 @@ def _matched(run: Recording, own: set[str]) -> Iterator[Series]:
         total = same[0]
         if len(same) > 1 and added:
             total = replace(run, series=tuple(same)).total(metric) or total
-        elif len(same) > 1:  # at each time, the mean of the series with a sample
+        elif len(same) > 1:  # average the series that have a sample, at each timestamp
             mean = pd.concat([pd.Series(each.values, each.times) for each in same], axis=1).mean(axis=1).sort_index()
             total = replace(total, times=mean.index.to_numpy(dtype=float), values=mean.to_numpy())
         yield replace(total, labels=dict(kept))

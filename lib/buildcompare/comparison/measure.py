@@ -82,7 +82,7 @@ def compare_test(
 
     The noise between runs is learned from `groups` of repeated runs and from `past` comparisons, or else taken from
     `catalogue`. `label_noise` is the noise of labels; several tests can share it. `looks` holds the numbers of base and
-    new runs in earlier analyses. `planned_runs` is the planned number of runs of each build.
+    new runs at each earlier analysis. `planned_runs` is the planned number of runs of each build.
     """
     coordinator, label_noise = coordinator or Coordinator(), label_noise or LabelNoise(groups, catalogue.label_tables)
     names, recordings = Pair(*labels), without_build_labels(recordings)
@@ -125,7 +125,7 @@ def compare_test(
 def _viewed(
     test: Test, recordings: TestRecordings, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[schema.Validity, Views]:
-    """Return the validity of a test, and its runs. A run's steady window excludes times at which the run is invalid."""
+    """Return the validity of a test, and its runs. Steady windows are cut to each run's valid part."""
     repeated = test.type == "bounded" and min(len(recordings[side]) for side in SIDES) > 1
     recorded = ({series.metric for series in each.graphs()} for side in SIDES for each in recordings[side])
     shared = set[str].intersection(*recorded)
@@ -135,7 +135,7 @@ def _viewed(
             replace(view_run(recording, test.type, catalogue, coordinator, repeated=repeated, shared=shared), run=run)
             for recording, run in zip(recordings[side], test.runs(side), strict=True)
         ]
-        if any(view.steady.window for view in views):  # then runs without a steady window have no levels
+        if any(view.steady.window for view in views):  # then show no levels of runs without a steady window
             views = [replace(view, steady=replace(view.steady, shown=None)) for view in views]
         return views
 

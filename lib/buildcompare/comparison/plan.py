@@ -14,13 +14,13 @@ from buildcompare.text.sentences import say, title
 
 
 def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
-    """Plan further runs of each valid test."""
+    """Plan further runs of each test that is not invalid; omit tests without metrics to plan for."""
     valid = (test for test in tests if test.validity.status != ValidityStatus.INVALID)
     return [plan for test in valid if (plan := _plan(test)).rows]
 
 
 def order_of_runs(further: int, runs: int = 1) -> list[Side]:
-    """Return the order of the next `further` runs of each build; `runs` is the number of existing runs of each build.
+    """List the builds of the next runs in order: `further` runs of each build, after `runs` existing runs of each.
 
     All runs follow the order base, new, new, base, ...; a steady drift of the machine then affects both means alike.
 
@@ -76,7 +76,7 @@ def _planned(test: TestResult, hours: float) -> Iterator[PlannedRow]:
 
 
 def _chosen(steps: list[FurtherRuns], margin: float, hours: float) -> list[FurtherRunsResult]:
-    """Return 1 or 2 plans: the smallest, and the first to detect a change of :func:`aim` percent (or the largest)."""
+    """Return the smallest plan, and the first that detects a change of :func:`aim` percent, or else the largest."""
     enough = next((step for step in steps if step.found_percent <= aim(margin, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     return [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

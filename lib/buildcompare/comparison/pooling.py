@@ -1,4 +1,4 @@
-"""Pool the change of one metric over tests of a release that have independent noise.
+"""Average the change of one metric over those tests of a release whose noise is independent.
 
 Pooled rows are for information; the verdict uses only the rows of the tests.
 """
@@ -17,12 +17,12 @@ from buildcompare.stats.planning import root
 
 
 def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
-    """Return the random-effects mean of the changes in tests with independent noise, and their true spread.
+    """Return the random-effects mean of the changes in tests with independent noise, and the changes' true spread.
 
-    The spread is the standard deviation of log ratios between tests beyond the noise (Paule & Mandel 1982, J. Research
+    The spread is the standard deviation of the tests' log ratios, without their noise (Paule & Mandel 1982, J. Research
     of the National Bureau of Standards 87; DerSimonian & Laird 1986, Controlled Clinical Trials 7). The mean gets the
     smallest degrees of freedom of the tests. Hartung and Knapp's variance is not used: with two tests it has one degree
-    of freedom and intervals ten times as wide. `benchmarks/identical.py` prints the coverage of these intervals.
+    of freedom and intervals ten times as wide. `benchmarks/identical.py` prints the rate of false alarms.
     """
     ratios, variances = np.array([(each.log_ratio, each.sd**2) for each in effects]).T
     between = _between(ratios, variances)
@@ -33,7 +33,7 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 
 
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
-    """Variance between tests that makes their weighted scatter equal to its expectation (Paule & Mandel).
+    """Return the variance between tests with which the weighted scatter equals its expectation; 0 if scatter is less.
 
     ``combine_effects`` of statsmodels is not used, because its import takes half a second; unit tests compare with it.
     """
@@ -47,9 +47,9 @@ def _between(ratios: FloatArray, variances: FloatArray) -> float:
 
 
 def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[PooledResult]:
-    """Pool each metric that was judged in two or more valid tests of one type, if their noise is independent.
+    """Pool each metric that two or more valid tests of one type judge, if its noise is independent between the tests.
 
-    Bounded tests contribute the change in the steady windows, unbounded tests the change at equal load. P-values are
+    Each test contributes the change that its verdict uses: by level or, if unbounded, at equal load. P-values are
     adjusted within the families of :func:`~buildcompare.stats.effects.judge_metrics`.
     """
     rows: dict[tuple[TestType, str, str], list[tuple[TestResult, MetricResult, Effect]]] = {}
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the row that the verdict uses to an effect; None without standard error, or if `traffic_mix` decides."""
+    """Convert the row that the verdict uses to an effect; None for a traffic mix, -100 %, or no standard error."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

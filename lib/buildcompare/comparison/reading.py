@@ -20,7 +20,7 @@ from buildcompare.results.codes import SIDES, Pair, Side
 
 P = TypeVar("P", bound=Reported)
 Builds = dict[Side, list[Recording]]
-Tests = Sequence[Sequence[Recording]]  # runs of both builds, by test
+Tests = Sequence[Sequence[Recording]]  # for each test, the runs of both builds
 BUNDLED = "params/v10.4.0-rc1.yaml"
 """Params file that a notebook without parameters reads."""
 
@@ -55,7 +55,7 @@ def parameters(params_file: str | None = None, **given: Any) -> Comparison:
 
 
 def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], check: Callable[[Any], P]) -> P:
-    """Check the keys that are `given`, or read `file` if all are None."""
+    """Check the `given` keys, which must include a name; if all are None, read `file` instead."""
     given = {key: value for key, value in given.items() if value is not None}
     if not given:
         return read(resolve(file))
@@ -67,7 +67,7 @@ def parameters_of(file: str, given: dict[str, Any], read: Callable[[Path], P], c
 
 
 def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Catalogue:
-    """Return `catalogue`, or the one that `params` name, with the settings of `params`; else all catalogues merged."""
+    """Return `catalogue`, else the one that `params` name, else all merged; settings in `params` override it."""
     if catalogue is None and params.metrics is None:
         return open_catalogue().with_operations(params.operations)
     try:
@@ -83,7 +83,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 
 
 def fitted(params: Comparison, tests: Tests, catalogue: Catalogue | None = None) -> tuple[Comparison, Catalogue]:
-    """Return the parameters and their catalogue; if none is named, merge the catalogues that fit the tests' metrics."""
+    """Return the parameters and their catalogue; if none is stated, merge those that fit and name them."""
     if catalogue is None and params.metrics is None:
         listed, name, _ = _fitting(tests, params.operations)
         params, catalogue = params.model_copy(update={"metrics": name}), with_assumed(listed, _units(*tests))
@@ -100,7 +100,7 @@ def pull_recordings(params: Comparison, *, refresh: bool = False, quiet: bool = 
 
 
 def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, dict[Side, list[Recording]]]:
-    """Read every run; runs on a server are pulled once and kept (`refresh` pulls them again)."""
+    """Read all runs, by test and build. Runs on a server are pulled once and cached; `refresh` pulls them again."""
     pull_recordings(params, refresh=refresh)
     catalogue, runs = catalogue_of(params), [*runs_of(params)]
     found = [_read(params, catalogue, *each) for each in runs]
@@ -108,7 +108,7 @@ def read_recordings(params: Comparison, *, refresh: bool = False) -> dict[str, d
         tests = [[found[i] for i, (slot, _) in enumerate(runs) if slot.test == test.name] for test in params.tests]
         listed, _, alike = _fitting(tests, params.operations)
         found = found if alike else [_read(params, listed, *each) for each in runs]
-        named, _ = fitted(params, tests)  # checks the margins; the calibration is checked next
+        named, _ = fitted(params, tests)  # this checks the margins; the calibration is checked next
         if named.calibration is not None:
             calibration_of(named, named.calibration)
     recordings: dict[str, dict[Side, list[Recording]]] = {test.name: {"base": [], "new": []} for test in params.tests}
@@ -168,7 +168,7 @@ def calibration_of(params: Comparison, file: str) -> Calibration:
 def with_catalogue(
     read: Callable[[Catalogue], Builds], catalogue: str | None, inline: Mapping[str, Operation]
 ) -> tuple[Builds, Catalogue, str]:
-    """Read the runs of both builds by the named catalogue; without a name, by a catalogue that fits the runs' metrics.
+    """Read the runs of both builds with the named catalogue; without a name, with one that fits the runs' metrics.
 
     Returns the runs, the catalogue, and the name of the catalogue (empty if no catalogue fits).
     """
@@ -182,7 +182,7 @@ def with_catalogue(
 
 
 def _fitting(tests: Tests, inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
-    """Merge fitting catalogues; return the result, its name, and if it finds the same metrics as all catalogues do."""
+    """Merge the catalogues that fit; return the result, its name, and if all catalogues merged give equal metrics."""
     every, units = open_catalogue().with_operations(inline), [_units(runs) for runs in tests]
     names = sorted({name for each in units if (name := recognised(metric for metric in each if metric not in inline))})
     listed = open_catalogue(names).with_operations(inline)
@@ -200,7 +200,7 @@ def _units(*tests: Iterable[Recording]) -> dict[str, str]:
 def build_names(
     stated: tuple[str | None, str | None], inputs: Sequence[Sequence[object]], runs: Builds
 ) -> tuple[str, str]:
-    """Name both builds: as stated, else by their recordings, else by their file or folder."""
+    """Name both builds: as stated, else by their recordings, else by file or folder, else ``base`` and ``new``."""
     names: list[str] = [*SIDES]
     for i, (build, side) in enumerate(zip(inputs, SIDES, strict=True)):
         recorded = {str(run.provenance.get("label") or "") for run in runs[side]}

@@ -28,7 +28,7 @@ _RATE = re.compile(
     r"|items|docs|documents|points|samples|spans|lines|errors|packets|frames|hits|reads|writes|inserts|updates|deletes"
     r"|commits|bytes|tuples|tasks|tokens|iterations|objects|users)|[kmg]i?b)-(s|secs?)$"
 )
-"""Short form of a rate, such as ``rows_s`` or ``mb_sec``. Other plurals may be names, as in ``tls_s`` and ``dns_s``."""
+"""Short form of a rate, such as ``rows_s`` or ``mb_sec``. After other words, ``_s`` means seconds, as in ``dns_s``."""
 _SET = r"((timeout|ttl|interval|period|think-time|idle-time|mtbf|(session|test)-duration)-([mun]?s|seconds?))$"
 _STAT = r"mean|avg|average|median|max|p\d+"
 _USE = (
@@ -74,7 +74,7 @@ class OpenCatalogue(Catalogue):
 
 
 def with_assumed(catalogue: Catalogue, units: Mapping[str, str]) -> Catalogue:
-    """Return a copy of `catalogue` that also lists assumed metrics; `units` maps each name to its unit."""
+    """Return a copy of `catalogue` that also lists the metrics in `units`, a mapping from name to unit."""
     metrics = [*catalogue.metrics]
     for name, unit in units.items():
         metric = catalogue.find(name)
@@ -152,7 +152,7 @@ def open_catalogue(names: Iterable[str] | None = None) -> OpenCatalogue:
 
 
 def given_or_open(catalogue: str | Catalogue | None) -> Catalogue:
-    """Return a given catalogue, or read the one of this name; None merges all catalogues."""
+    """Return a given catalogue unchanged, or read the one of this name or path; for None, merge all catalogues."""
     return open_catalogue() if catalogue is None else read_catalogue(catalogue)
 
 

@@ -63,12 +63,12 @@ class Metric(_Strict):
     reading_error_percent: float = Field(default=0.0, ge=0)
     """Error of a level that is read off a plot with overlapping curves, as a standard deviation in percent."""
     independent_tests: tuple[TestType, ...] = ()
-    """Types of test in which the metric's noise is independent between tests (`unbounded`: its noise at equal load).
+    """Types of test in which the metric's noise is independent between tests; for `unbounded`, its noise at equal load.
 
     The changes of the metric are averaged over all tests of one such type."""
     proxy_for: str | None = None
     proxy_per_unit: float | None = Field(default=None, gt=0)
-    """For a proxy of the load: increase of the metric per user, such as goroutines per user. None if unknown."""
+    """Increase of the metric per user if it is a proxy of the load, such as goroutines per user; None if unknown."""
     query: str | None = None
     known: bool = True
     """False if the catalogue does not list the metric."""
@@ -93,7 +93,7 @@ def outcome(slug: str, unit: str, better: Better) -> Literal["failures", "succes
 class Operation(_Strict):
     """Settings of one metric. A missing value comes from the catalogue or the metric's name, else from the defaults.
 
-    If `better`, the catalogue, the name and the unit give no direction, the metric is neutral and `gate` is False.
+    If none of `better`, the catalogue, name and unit gives a direction, the metric is neutral and `gate` is False.
     """
 
     unit: str = Field(default="", max_length=60)
@@ -278,7 +278,7 @@ class Catalogue(_Strict):
         return self.model_copy(update={"metrics": (*made, *(m for m in self.metrics if m.slug not in slugs))})
 
     def with_margins(self, margins: Mapping[str, float]) -> Catalogue:
-        """Return a copy with other margins (percent by slug or name)."""
+        """Return a copy with other margins, in percent by slug or name; refuse unlisted metrics."""
         slugs = [metric.slug for metric in self.metrics]
         if unknown := [name for name in margins if slugify(name) not in slugs]:
             expected = f"a metric of the catalogue ({', '.join(slugs)})"

@@ -22,7 +22,7 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a line that a server sent."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Minimum length of a part of a secret that is hidden, in characters. Truncated answers may hold only a part."""
+"""Parts of a secret with this many characters or more are hidden, because truncated answers may hold only a part."""
 _LONG = 10_000
 """Secrets over `_LONG` bytes are not sought as hex or escapes; texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -53,7 +53,7 @@ def one_line(text: str, limit: int = MAX_LINE) -> str:
 
 
 def everywhere(data: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every string, keys included, in plain data such as from JSON or YAML."""
+    """Return plain data, such as from JSON, with `change` applied to every string, keys included."""
     if isinstance(data, str):
         return change(data)
     if isinstance(data, dict):

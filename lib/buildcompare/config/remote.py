@@ -27,7 +27,7 @@ _READ = ("README.md", "results.json", _COMPLETES)
 
 
 def is_remote(path: str | Path) -> bool:
-    """Tell an address such as ``s3://bucket/run.parquet`` from the path of a local file."""
+    """Test whether `path` is an address, such as ``s3://bucket/run.parquet``, and not the path of a local file."""
     return isinstance(path, str) and _ADDRESS.match(path) is not None
 
 

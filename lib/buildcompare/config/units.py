@@ -76,7 +76,7 @@ SUFFIXES: dict[str, tuple[str, float]] = {
     },
     **{name: UNITS[name] for name in (*_PER_SECOND, *_PER_MINUTE)},
 }
-"""Suffix of a value in Grafana -> unit in this library (empty: any unit), and the factor to convert to it."""
+"""Suffix of a value in Grafana -> unit in this library, and the factor to convert to it; an empty unit fits any."""
 TIMES = {"seconds", *(unit for unit, (base, _) in (UNITS | SUFFIXES).items() if base == "seconds")}  # units of time
 NO_UNIT = ("", "none", "short", "locale", "sishort", "string", "sci")
 

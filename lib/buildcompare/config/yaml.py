@@ -73,7 +73,7 @@ _SCALARS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 class _Resolver(VersionedResolver):
-    """Tag plain scalars by `_SCALARS` in every version of YAML."""
+    """Resolver that tags plain scalars by `_SCALARS` in every version of YAML."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         """Choose the tag of a node that states no tag."""
@@ -153,7 +153,7 @@ def read_yaml(file: Path) -> Document:
     key, text = None, read_text(file, "a YAML file", max_bytes=MAX_BYTES)
     builder = _Builder(file)
     try:
-        if re.search(r"(?:[\[{]\s*){200}", text):  # first: parsing time grows with the square of the depth
+        if re.search(r"(?:[\[{]\s*){200}", text):  # checked first: parsing time grows with the square of depth
             raise RecursionError
         reader = YAML(typ="safe", pure=True)
         reader.Resolver = _Resolver
@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Return a validator that applies `fits`: a function, or a pattern of the whole value. See :func:`unlike`."""
+    """Return a validator that refuses values which `fits`, a function or a pattern of the whole value, rejects."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:

@@ -29,7 +29,7 @@ _CARRIED = ("name", "alt", "graph_of", "chart", "caption", "shown")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as a picture with a description, and as an interactive chart if it shows samples over time."""
+    """A figure as a picture with a description; most figures are also interactive charts."""
 
     name: str
     alt: str
@@ -56,7 +56,7 @@ class Figure:
 
     @property
     def html(self) -> Markup:
-        """Return the figure as HTML: a small picture, and the chart that opens on a click.
+        """Return the figure as HTML: a small picture, and a chart that opens on a click; empty if `shown` is None.
 
         The chart needs the script :func:`component`. Without JavaScript and in print, the large picture is shown.
         """
@@ -89,7 +89,7 @@ def rasterise(svg: str) -> bytes:
 
 
 def rasteriser() -> Any:
-    """Import the module that draws PNG."""
+    """Import the module that draws PNG; raise an :class:`InputError` if it is not installed."""
     try:
         return importlib.import_module("resvg_py")
     except ImportError:
@@ -98,7 +98,7 @@ def rasteriser() -> Any:
 
 
 def packed(text: str) -> str:
-    """Compress `text` for a notebook."""
+    """Compress `text` and encode it in base64, for a notebook."""
     return base64.b64encode(zlib.compress(text.encode(), 3)).decode("ascii")
 
 
@@ -148,7 +148,7 @@ def names(metrics: Iterable[MetricResult], test: str) -> list[str]:
 
 
 def unused(stem: str, taken: set[str]) -> str:
-    """Return `stem` or the first free of ``stem-2``, ``stem-3`` ..., and add it to `taken`."""
+    """Return the first of ``stem``, ``stem-2``, ``stem-3`` ... that is not in `taken`, and add it to `taken`."""
     names = itertools.chain([stem], (f"{stem}-{i}" for i in itertools.count(2)))
     name = next(name for name in names if name not in taken)
     taken.add(name)

@@ -112,7 +112,7 @@ def header_of(name: str, unit: str, labels: Pair[str], title: str, alt: str) -> 
 
 
 def _of_run(result: RunResult) -> Header:
-    """Return duration, window and phases of a run."""
+    """Return the header fields of a run: end of load, duration, window, onset of the ramp, and phases."""
     return {
         "until": result.stop_s or result.duration_s,
         "duration": result.duration_s,
@@ -175,7 +175,7 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def _users(test: TestView, recording: Recording) -> list[int | None]:
-    """Average the connected users over each minute of a run; empty if the run has no curve of users."""
+    """Average the connected users over each minute of a run; return an empty list if the run has no curve of users."""
     load = test.catalogue.load
     series = recording.total(load.slug) if load else None
     if series is None or not series.times.size:

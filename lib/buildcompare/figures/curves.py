@@ -25,7 +25,7 @@ WIDE, BARS = (9.0, 4.4), 0.6
 """Size of the wide figure, and height of its phase bars, in inches."""
 SHADES = {phase: phase.removeprefix("early_") for phase in get_args(PhaseName)}
 """Short name of each phase, which is also the name of its colour in the page's theme."""
-DARK = ("early_bumps", "shutdown")  # Phases with light text
+DARK = ("early_bumps", "shutdown")  # Phases with dark colours, on which text is light
 NARROW = 0.045  # Narrowest phase whose name is drawn, as a share of the axis
 ROOM = 1.05
 """Upper end of an axis, divided by the largest value drawn along the axis."""
@@ -36,7 +36,7 @@ def graphs(test: TestView) -> Iterator[Figure]:
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # closed if equal load decides
-        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # load is in figure `users`
+        elsewhere = load is not None and metric.slug == load.slug and rises(test.result)  # `users` draws the load
         yield replace(graph(test, metric, name), caption=metric.full_name, shown=None if elsewhere else changed)
 
 
@@ -187,7 +187,7 @@ def stretches(test: TestView, find: chart.Find) -> dict[Side, list[Stretch]]:
 
 
 def _thinned(elapsed: np.ndarray, values: np.ndarray) -> list[Stretch]:
-    """Split a curve at its gaps and keep the minimum and maximum of equal pieces, so that spikes stay visible."""
+    """Split a curve at its gaps. A long curve keeps only the minimum and maximum of equal pieces, to show spikes."""
     steps, finite = np.diff(elapsed), np.isfinite(values)
     missing = np.concatenate([[False], steps > 1.5 * np.median(steps)]) if steps.size else np.zeros(values.size, bool)
     stretch, shown = np.cumsum(missing | ~finite), np.flatnonzero(finite)

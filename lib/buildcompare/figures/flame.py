@@ -29,7 +29,7 @@ class _Node:
     below: dict[str, "_Node"] = field(default_factory=dict)
 
     def walk(self, least: float, start: float = 0.0) -> Iterator[tuple["_Node", float]]:
-        """Yield this node, and descendants with a share of at least `least` in a build, with left edges (0 to 1)."""
+        """Yield this node and its descendants, with left edges (0 to 1); skip shares below `least` in both builds."""
         yield self, start
         for each in sorted(self.below.values(), key=lambda node: node.name):
             if max(each.shares.values()) >= least:

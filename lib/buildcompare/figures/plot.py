@@ -177,7 +177,7 @@ class Plot:
         self._front.append(_path(d, _stroke(side, width, opacity=opacity) + ";stroke-linecap:round"))
 
     def dots(self, x: ArrayLike, y: ArrayLike, radius: float, style: str) -> None:
-        """Draw a dot at each point, in a CSS `style`; those above the axes are left out."""
+        """Draw a dot with the CSS `style` at each point; those above the axes are left out."""
         inside = np.asarray(y) <= self.y[1]
         places = zip(self.across(x)[inside], self.down(y)[inside], strict=True)
         self._front += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{radius}" style="{style}"/>' for a, b in places]
@@ -247,7 +247,7 @@ def _words(text: str) -> str:
 
 
 def _through(points: Any) -> str:
-    """Write SVG path data through points, rounded to tenths, in relative coordinates, which make shorter text."""
+    """Write SVG path data through points, rounded to tenths; coordinates are relative, because this text is shorter."""
     tenths = np.rint(10 * np.asarray(points, dtype=np.float64)).astype(int).reshape(-1, 2)
     steps = (part.ravel().tolist() for part in (tenths[:1], tenths[1:] - tenths[:-1]))
     start, after = (" ".join(map(_tenths, each)).replace(" -", "-") for each in steps)

@@ -1,4 +1,4 @@
-"""Find findings in results by rules, order them for a report, and suggest next steps.
+"""Make findings from results by rules, order them for a report, and suggest next steps.
 
 A finding has a kind, a severity and its numbers as evidence; its sentence is a macro of text/sentences/findings.j2.
 A new kind of finding needs a code in `results.codes`, a rule that :func:`find` calls, a rank below, and a sentence.
@@ -81,7 +81,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Find all findings about `tests` and, with a `catalogue`, about probable input mistakes, the gravest first."""
+    """Return findings about `tests`, input mistakes (with a `catalogue`), and those `of_the_past`; gravest first."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -92,12 +92,12 @@ def find(
 
 
 def gravest_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings: `LABEL_CHANGED` above info, critical, supported users, warnings, regressions, then by rank."""
+    """Sort: changed labels (unless info), critical findings, supported users, warnings, regressions, others by rank."""
     return sorted(findings, key=_order)
 
 
 def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) -> tuple[list[Finding], list[Finding]]:
-    """Split sorted findings: at most `TOP` that the page shows at once (above the fold), and the others.
+    """Split sorted findings into at most `TOP` that the page shows at first (above the fold), and all others.
 
     Findings about the recordings (`HYGIENE`) are chosen last. Of the findings about an invalid test, only the validity
     finding can be above the fold. Findings in the report's opening (ids in `stated`) are never above the fold.
@@ -113,7 +113,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test by kind, status and rank if a finding is always hidden at first; False for warnings and critical ones."""
+    """Test whether a finding of severity info is hidden on the page until a reader unfolds it."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -159,7 +159,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest repeating tests that are invalid, limited beyond `USUAL_LIMITS`, or lack the noise of a gate metric."""
+    """Suggest repeating tests that are invalid, limited by more than `USUAL_LIMITS`, or lack a gate metric's noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}
@@ -217,7 +217,7 @@ def _settle(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
 
 
 def _label(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest to look at the label that most surely got slower, if it changed significantly in at least two tests."""
+    """Suggest looking at the label that most surely got slower, if it changed significantly in at least two tests."""
     for agreed in of_labels.agreeing_labels({test.name: test.labels for test in tests})[:1]:
         marked = {test: row.delta_percent for test, row in agreed.rows.items() if row.status.changed}
         if agreed.marked > 1:

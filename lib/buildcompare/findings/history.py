@@ -17,7 +17,7 @@ NAMES = Names(Pair("base", "new"), {})
 def find(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Finding]:
-    """Find all findings about earlier comparisons. Changed settings come first, because they can explain others."""
+    """Make findings about earlier comparisons. Changed settings come first, because they can explain other findings."""
     if history.before is None:
         evidence = {"ledger": history.ledger, "comparisons": history.comparisons}
         yield _of_the_past(FindingKind.NO_HISTORY, Severity.INFO, evidence, reason=history.reason)
@@ -46,7 +46,7 @@ def find(
 def former_setup(
     history: HistoryResult, drift: Sequence[Drift], setup_differences: Sequence[SetupDifference]
 ) -> Iterator[Suggestion]:
-    """If settings changed, suggest repeating, with the former settings, the test with the largest unusual drift."""
+    """If settings changed, suggest using the former settings to repeat the test with the largest unusual drift."""
     changed = [row for row in setup_differences if row.kind == SetupChange.CHANGED]
     rows = [row for row in drift if _is_drift(row, history.margin_percent) and _is_unusual(row)]
     rows = [row for row in rows if changed and row.against == changed[0].against]

@@ -1,4 +1,4 @@
-"""Make findings about label tables: slower labels, labels slower in several tests, labels of only one build."""
+"""Make findings about label tables (slower labels, labels of only one build) and about profiles."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ from buildcompare.stats.planning import ALPHA
 from buildcompare.text.sentences import MOST_LABELS
 
 API, STORE = "api", "store"
-"""Label tables of API handlers and of the database methods that they call."""
+"""Names of the label tables of API handlers and of the database methods that they call."""
 MOST = 3
 """Maximum number of labels of one table, or of frames of a profile, that one test reports."""
 PLACEBO = {"releases": 19, "swapped": 1, "pairs": 56, "identical": 2}
@@ -34,8 +34,8 @@ FEWEST_LABELS = 5  # Minimum number of judged rows for a warning that most label
 FEWEST_CALLS = 20  # Minimum number of calls of a slower label without a p-value; means of a few calls differ by chance
 FAR = 6.0
 """Minimum ratio of P99 to average for a finding about a slower label without recorded calls. Of the published releases,
-1 has such a finding; without this minimum, 12 would have one (1 and 7 with base and new swapped)."""
-MOST_EXPECTED = 1.0  # Report labels slower in n tests if chance would give fewer such labels than this
+1 has such a finding, or 12 without this minimum. With base and new swapped, the numbers are 1 and 7."""
+MOST_EXPECTED = 1.0  # Labels slower in n tests are reported only if chance gives fewer such labels than this
 
 
 def most_moved(rows: Iterable[LabelResult]) -> list[LabelResult]:
@@ -61,9 +61,9 @@ def times_slower(row: LabelResult) -> float:
 
 
 def added_share(row: LabelResult) -> float | None:
-    """Return the time that a label adds at the base's number of calls, as a fraction of the base's time in its table.
+    """Return the time that a label adds at the base's number of calls, as a fraction of its table's time in the base.
 
-    It is None if calls were not recorded.
+    It is None if calls were not recorded, or a time is unknown.
     """
     share = row.time_share.base if row.time_share else None
     return share * (row.new / row.base - 1.0) if share and row.base and row.new is not None else None
@@ -118,7 +118,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect labels that became several times slower, costliest first. Omit unknown costs, unless all are unknown."""
+    """Collect labels that became several times slower, costliest first; those of unknown cost only if all are."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):
@@ -145,8 +145,8 @@ def beyond_noise(tests: Sequence[TestResult]) -> Iterator[Found]:
 def label_changed(test: TestResult) -> Iterator[Found]:
     """Find labels that changed beyond the noise of repeated runs, by p-values adjusted for all rows of their table.
 
-    A slower label is a warning, or critical if the test's verdict is regression. Labels with little added time (below
-    `LEAST_ADDED`) have severity info. :func:`beyond_noise` reports labels that became several times slower.
+    A slower label is a warning, or critical if the test's verdict is regression. A faster label, or one that adds less
+    time than `LEAST_ADDED`, has severity info. :func:`beyond_noise` reports labels that became several times slower.
     """
     if test.validity.status == ValidityStatus.INVALID or min(map(len, test.runs)) < 2:
         return
@@ -240,7 +240,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return average time in seconds, and fraction of all call time, of each label that only the build `side` has.
+    """Return average seconds, and fraction of its table's total time, of each label that only the build `side` has.
 
     If several tests have the label, the test with its highest average counts.
     """
@@ -258,7 +258,7 @@ class Agreement:
     """A label that became slower in several tests."""
 
     label: Mapping[str, str]  # The columns of `LABEL_KEY`
-    rows: Mapping[str, LabelResult]  # Slower rows of the label by name of the test, the largest change first
+    rows: Mapping[str, LabelResult]  # Name of the test -> row in which the label is slower, the largest change first
     marked: int  # Number of tests in which the label is significantly slower
     expected: float  # Number of labels that chance alone makes slower in as many tests as this label
 

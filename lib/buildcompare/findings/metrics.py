@@ -74,7 +74,7 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether a metric without p-value is missing or zero in one build, or may lie beyond its histogram."""
+    """Test whether a metric lacks a p-value, and is zero or missing in one build only or may exceed its histogram."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     at_end = metric.reason is not None and metric.reason.code == ReasonCode.BEYOND_LAST_BUCKET
     return metric.p_value is None and (at_end or (levels[0] == 0.0) != (levels[1] == 0.0))
@@ -135,7 +135,7 @@ def single_runs(test: TestResult) -> Iterator[Found]:
 
 
 def sessions(test: TestResult) -> Iterator[Found]:
-    """Report a benchmark's sessions (runs made together) or lack of them; if few, the smallest significant change."""
+    """Report a benchmark's sessions (runs made together) or their absence; if few, the smallest significant change."""
     if test.sessions is None:
         if test.type == "benchmark" and max(map(len, test.runs)) > 1:
             yield Found(FindingKind.SESSIONS, Severity.INFO, {"runs": dict(test.runs.map(len).items())})
@@ -174,11 +174,11 @@ def blind_spots(tests: Sequence[TestResult]) -> Iterator[Found]:
         yield Found(FindingKind.BLIND_SPOTS, Severity.INFO, evidence, test=seen[0][0])
 
 
-LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # why load metrics are not judged
+LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # reasons why a load metric is not judged
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report, for each type of test, which metrics changed, are equivalent, not worse, undecided or not judged."""
+    """Report bounded and unbounded tests: which metrics changed, are equivalent, not worse, undecided or not judged."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
@@ -221,7 +221,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that may have moved because the traffic mix (shares of calls) changed; the severity is info."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # reported with its average
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average's finding reports it
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"
@@ -248,7 +248,7 @@ def error_rates(test: TestResult) -> Iterator[Found]:
             decides = worse and test.type != "unbounded"
             severity = Severity.CRITICAL if decides or failing(row) else Severity.WARNING
             yield Found(FindingKind.ERROR_RATE, severity, row.model_dump(mode="json"), metric=row.slug)
-    for metric in test.metrics:  # report rises from zero, which have no percentage, and too many failures
+    for metric in test.metrics:  # rises from zero (they have no percentage), and metrics with too many failures
         rose = metric.delta_percent is None and metric.status == Status.REGRESSION and metric.decided_by == "level"
         if rose or _fails(metric):
             evidence = metric.model_dump(include={"name", "slug", "unit", "base", "new", "delta_percent", "p_value",

@@ -96,7 +96,7 @@ def coverage(test: TestResult) -> Iterator[Found]:
 
 
 def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterator[Found]:
-    """Report changed rates that stand in for the load: info if response times explain the change, else a warning."""
+    """Report changed rates that represent the load: info if response times explain the change, else a warning."""
     for row in stand_ins:
         delta = row.delta_percent or 0.0
         is_set = test.type != "unbounded" and row.unit in RATES  # other stand-ins (goroutines) only follow the load
@@ -130,7 +130,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report notes of recordings, and tests that ran one build entirely before the other, in one finding per note."""
+    """Report each note of the recordings once, and that tests made all runs of one build before those of the other."""
     by_test = {test.name: {note for _, _, run in numbered(test.runs) for note in run.notes} for test in tests}
     for test in tests:
         if test.in_order:
@@ -161,10 +161,10 @@ def users(tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalo
 def unrecognised(
     tests: Sequence[TestResult], inputs: Sequence[InputProvenance], catalogue: Catalogue
 ) -> Iterator[Found]:
-    """Report recordings that lack the catalogue's load metric and all of its gate metrics.
+    """Report recordings that lack the catalogue's load metric, all of its gate metrics, or both.
 
-    If the catalogue is an `OpenCatalogue`, or a recording lacks only one of the two, one of its unknown names must
-    also be similar to an expected name. Recordings with the same names share a finding.
+    If the catalogue is an `OpenCatalogue`, or only one of the two is missing, a recording is reported only if one of
+    its unknown names is similar to an expected name. Recordings with the same names share a finding.
     """
     known = [metric for metric in catalogue.metrics if metric.known]
     gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
@@ -220,6 +220,6 @@ def _nearest(unknown: Sequence[str], wanted: Sequence[Metric]) -> list[tuple[str
 
 
 def _files(inputs: Sequence[InputProvenance], test: str, side: Side, run: int) -> list[str]:
-    """Return the path of the first input file of a run in a list; other files, such as label tables, are left out."""
+    """Return a list with the path of the first input file of a run, without other files such as label tables."""
     of_build = (each for each in inputs if each.test == test and each.build == side and each.run == run)
     return [paths[0] for paths in grouped((each.run, each.path) for each in of_build).values()]

@@ -47,7 +47,7 @@ class Cause:
 
 
 def of_test(test: TestResult) -> Verdict:
-    """Reach the verdict of one test from its other fields."""
+    """Return the verdict of one test, from its validity and its :func:`causes`."""
     if test.validity.status == ValidityStatus.INVALID:
         return Verdict.INVALID
     every = causes(test)
@@ -57,7 +57,7 @@ def of_test(test: TestResult) -> Verdict:
 
 
 def of_comparison(tests: Sequence[TestResult]) -> Verdict:
-    """Reach the verdict of the whole comparison, the worst of its tests."""
+    """Return the verdict of the whole comparison: the gravest verdict of its tests, or pass if there are no tests."""
     return min((test.verdict for test in tests), key=GRAVEST_FIRST.index, default=Verdict.PASS)
 
 
@@ -233,7 +233,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Return count and largest inconclusive change of judged endpoints; None if one regressed or the median moved."""
+    """Summarise judged endpoints; None if there are none, one regressed, or the median changed by over `SHARED`."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None
@@ -244,7 +244,7 @@ def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
 
 
 def _possible(tests: Sequence[TestResult]) -> dict[str, float]:
-    """Map gate metrics (and supported users) that are not equivalent to their largest possible worsening in percent."""
+    """Map each gate metric, and supported users, to its largest possible worsening (percent); omit equivalent rows."""
     rows = [each for test in tests for each in gate_rows(test) if each[1] and each[1].status != Status.EQUIVALENT]
     worst = [(name, _worst(row, better)) for name, row, better in rows]
     return {name: max(sizes) for name, sizes in grouped(worst).items() if max(sizes) > 0}
@@ -258,7 +258,7 @@ def _worst(row: Decided | None, better: Better) -> float:
 
 
 def _settling(results: Results, about: Sequence[tuple[str, str | None]]) -> dict[str, object] | None:
-    """Return the plan of further runs with the fewest hours; `about` lists allowed pairs of test title and row name."""
+    """Return the plan of further runs with the fewest hours, if any; `about` lists allowed (test title, row name)."""
     matching = [(test, row) for test, row in _planned(results) if (test, row.name) in about]
     test, row = min(matching, key=lambda each: each[1].steps[-1].hours, default=(None, None))
     named = {"test": test if len(results.tests) > 1 else None}

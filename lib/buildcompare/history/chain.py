@@ -1,7 +1,7 @@
 """Analyse a chain of comparisons: drift, databases, setup and error counts.
 
-The base of each comparison is the version that the previous comparison measured as its new build. A difference between
-these two measurements of one version is drift. Its cause is run-to-run noise or a change of the setup.
+The base of a comparison is usually the version that the previous comparison measured as its new build. A difference
+between these two measurements of one version is drift. Its cause is run-to-run noise or a change of the setup.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from buildcompare.stats.planning import percent
 OUTLIER = 3.5
 """Minimum modified z-score of an outlier (Iglewicz & Hoaglin 1993, "How to detect and handle outliers", ASQC)."""
 LEAST_COUNT = 5  # minimum number of comparisons for a median
-LEAST_ERROR_FACTOR = 1.5  # smaller changes of error counts are not reported
+LEAST_ERROR_FACTOR = 1.5  # minimum factor of a reported change of error counts
 MOST_EARLIER = 20  # maximum number of listed earlier comparisons with the same order of databases
 UsersNoise = tuple[Noise | None, float]
 """Run-to-run noise of supported users (None: unknown), and their smallest change that matters, in percent."""
@@ -114,8 +114,8 @@ class Chain:
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place`: index of the test's comparison. Supported users and errors are NaN if unknown or zero. `key` is
-        one number per type and database (and name, if the database is unknown or the comparison has both twice).
+        `place` is the index of the comparison. Supported users and errors are NaN if unknown or zero. `key` is a number
+        for type and database, and also the name if the database is unknown or the comparison has several such tests.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))
@@ -158,7 +158,7 @@ class Chain:
 
     @functools.cached_property
     def usual(self) -> dict[int, tuple[int, float]]:
-        """Number and standard deviation of the drifts in each group of comparable tests, by the `key` of `tests`.
+        """Number and standard deviation of the drifts of comparable tests, by their `key` in `tests`.
 
         A drift is the log ratio of supported users between two tests of one version. The standard deviation is 1.4826
         times the median absolute drift, but at least that of a difference of two runs. With fewer than `LEAST_COUNT`
@@ -206,7 +206,7 @@ class Chain:
 
     @functools.cached_property
     def errors(self) -> FloatArray:
-        """One row per test: log ratio of errors, its Poisson variance, robust SD and number of ratios of its `key`."""
+        """One row per test: log ratio of errors and its Poisson variance; robust SD and number of ratios per `key`."""
         tests = self.tests
         load = (tests["users_new"] / tests["users_base"]).where(tests["type"] == "unbounded", 1.0)
         logs = np.log(tests["errors_new"] / tests["errors_base"] / load).where(tests["place"] < self.length)
@@ -292,7 +292,7 @@ class Chain:
     def _databases(self, place: int) -> Iterator[Drift]:
         """Compare supported users between databases, pairwise and per build; the alphabetically first is the reference.
 
-        `flipped`: the order is the opposite of the last known order of an earlier new build.
+        A drift is `flipped` if the order of databases is opposite to the last known order of earlier new builds.
         If a comparison has several tests of the same type and database, these tests are left out.
         """
         tests = {row: self.pairs[row][1] for row in self._rows(place)}
@@ -314,7 +314,7 @@ class Chain:
                     yield drift.model_copy(update=more)
 
     def _earlier_orders(self, logs: FloatArray) -> dict[str, object]:
-        """Return fields of a flip: the earlier comparisons in which `logs` is not NaN; they have the present order."""
+        """Return fields of a flipped drift; `logs` is NaN for earlier comparisons without the present order."""
         places, earlier = np.flatnonzero(~np.isnan(logs).all(axis=1)), []
         for place in places[-MOST_EARLIER:]:
             percents = {side: percent(log) for side, log in zip(SIDES, logs[place], strict=True) if not math.isnan(log)}
@@ -328,7 +328,7 @@ class Chain:
         whole chain. A change is reported if it exceeds 3.5 robust standard deviations (including Poisson noise of the
         counts) and a factor of 1.5. The factor is needed because published counts have heavier tails than a normal
         distribution: 9 of 25 bounded MySQL tests exceed 3.5 standard deviations. Counts of unbounded tests are relative
-        to the supported users. A test without an error in one build is left out.
+        to the supported users. A test is left out if a build has no errors.
         """
         changes = []
         for row, test in zip(self._rows(place), entry.tests, strict=True):

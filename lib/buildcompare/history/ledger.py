@@ -181,7 +181,7 @@ class ChainEntry(Strict):
 
     @property
     def builds_compared(self) -> list[tuple[object, ...]]:
-        """Keys of the pair of builds: one by label and version; one by version alone if both are known and differ."""
+        """Keys of the pair of builds: by label and version; if both versions are known and differ, also by version."""
         base, new = self.base, self.new
         by_label, by_version = (base.label, base.version, new.label, new.version), (base.version, new.version)
         return [by_label, by_version] if None not in by_version and base.version != new.version else [by_label]
@@ -200,7 +200,7 @@ class Entry(ChainEntry):
 
 
 class Ledger:
-    """Comparisons by name.
+    """Comparisons of a ledger, by name.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Find the entry that `entry` replaces, or None; error if another has its name or, if monthly, its builds."""
+        """Find the entry that `entry` replaces, or None; raise if another has its name or (if monthly) its builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -266,7 +266,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add and return `entry`; if it replaces an entry, copy that entry's position and list of earlier analyses."""
+        """Add `entry`, with position and analyses of any entry that it replaces; return it, or raise on a conflict."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -301,7 +301,7 @@ def ledger_of(params: Comparison) -> Ledger | None:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Read and check a ledger; a missing folder gives an empty ledger."""
+    """Read and check a ledger, and raise an InputError if it is damaged; a missing folder gives an empty ledger."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="history", expected="a folder", found="something else")
     if (folder / PACKED).exists():
@@ -452,7 +452,7 @@ def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
 
 
 def place_in_words(ledger: Ledger, name: str) -> str:
-    """Return a sentence on the position of comparison `name` in the ledger, and on newer versions before it."""
+    """Return a sentence on the position of comparison `name` in the ledger, and on newer versions placed before it."""
     minors = {each.name: each.new.minor or "" for each in ledger.listed if each.position is not None}
     numbers = {each: [int(part) for part in minor.split(".") if part] for each, minor in minors.items()}
     before = list(itertools.takewhile(lambda each: each != name, numbers)) if name in numbers else None

@@ -43,7 +43,7 @@ def level_frame(releases: Sequence[Sequence[LedgerTest]]) -> pd.DataFrame:
 
 
 def interval_of(catalogue: Catalogue, test_type: str, series: str) -> float | None:
-    """Half the width of the 95 % interval of log(level) of one run; None if the catalogue states no noise."""
+    """Return half the width of the 95 % interval of one run's log(level); None if the catalogue states no noise."""
     metric = catalogue.load if series == USERS else None
     noise = catalogue_noise(metric or catalogue.find(slug_of(series)), test_type)  # type: ignore[arg-type]  # a type
     return quantile(1.0 - ALPHA / 2.0, noise.df) * noise.sd if noise else None

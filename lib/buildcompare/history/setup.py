@@ -33,7 +33,7 @@ _EXPECTED = {title.casefold() for title in (*SETUP_COLUMNS.values(), *COORDINATO
 def setup_differences(before: ChainEntry, now: ChainEntry) -> list[SetupDifference]:
     """List the settings that changed from `before` to `now`, then settings that only one comparison states.
 
-    Names are compared without regard to case and Markdown marks. A setting that only one comparison states is listed if
+    Case, extra spaces and Markdown marks are ignored. A setting that only one comparison states is listed if
     both comparisons have the same `source`, or if every comparison should state it (`_EXPECTED`).
     """
     common = {test.key for test in before.tests} & {test.key for test in now.tests}

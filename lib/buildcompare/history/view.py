@@ -145,7 +145,7 @@ def analyse_ledger(
 def read_history(
     folder: str | os.PathLike[str] | None = None, *, catalogue: str = "mattermost", last: int | None = 100
 ) -> History:
-    """Read a ledger of earlier comparisons, and look at levels, drift and jumps over releases.
+    """Read and analyse a ledger of earlier comparisons: levels, drift and jumps over releases.
 
     Parameters
     ----------

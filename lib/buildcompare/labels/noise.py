@@ -1,6 +1,6 @@
 """Estimate labels' run-to-run noise, from groups of repeated runs, the comparison's own runs, or the catalogue.
 
-Constants were chosen on half of Mattermost's unbounded tests, and `benchmarks/accuracy.py` checks the constants.
+The constants below were chosen on half of Mattermost's unbounded tests. `benchmarks/accuracy.py` checks them.
 """
 
 import itertools
@@ -23,27 +23,27 @@ from buildcompare.stats.effects import LABEL_ALPHA, Effect
 from buildcompare.stats.noise import LABEL_KEY, LEAST_REPEATS, LENT_DF, Noise, RepeatedRuns, RunLevels, beside_repeats
 
 TABLE = ["group", "stat"]  # Columns that identify a table of labels; the noise of each table is learned separately
-FEWEST_SETUPS = 3  # Minimum number of setups to fit the distribution: one is held out, at least two remain
-FEWEST_ROWS = 20  # Minimum rows of a label table to learn noise and median change; an SD of 20 rows errs by about 16 %
+FEWEST_SETUPS = 3  # Minimum number of setups for fitting the t distribution: one is held out, two or more remain
+FEWEST_ROWS = 20  # Minimum rows of a label table for its noise and median change; an SD of 20 rows is off by about 16 %
 RESOLUTION = 0.01  # Minimum noise (1 %), because percentiles come from histograms with few buckets
 TYPICAL = 12.0
 """A label's variance is predicted as a weighted mean: the variance of its label table has this weight, and each squared
 change of the label has weight 1. Values of 4 to 32 were tried on half of Mattermost's unbounded tests, for tuning."""
-CALM = 0.8  # Lower quantile of |change / SD| to which a t distribution is fitted; the upper is 1 - `LABEL_ALPHA`
-DFS = np.geomspace(0.5, 100.0, 100)  # Candidate degrees of freedom
+CALM = 0.8  # A t distribution is fitted to this quantile of |change / SD| and to the quantile 1 - `LABEL_ALPHA`
+DFS = np.geomspace(0.5, 100.0, 100)  # Degrees of freedom from which the fit chooses
 SHORT, SHALLOW = 0.3, 0.7
-"""Exponents of :func:`relative_noise`. In two parts of the tuning data with some durations doubled, 58 and 42 %
-of the doubled labels are detected at 2 % false alarms (without exponents: 47 and 29 %)."""
+"""Exponents of :func:`relative_noise` for fast labels and for percentiles. In two parts of the tuning data, some
+durations were doubled; 58 and 42 % of these labels are detected at 2 % false alarms (47 and 29 % without exponents)."""
 TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""In a table's mean, labels' variances are capped at this many times the median, or at the 90 % quantile if higher.
+"""Limit for labels' variances in their table's mean: this many times the median, or the 90 % quantile if it is higher.
 The value was set on one half of the unbounded tests. In the other half (identical builds, 3 runs each), 0.2 to 0.8 % of
 the labels have p < 0.02; without this limit, 0.1 to 0.5 %."""
-MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # With more calls, a label's stated SD is at most `MOST_OF_MANY` * its table's
+MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Above `MANY_CALLS` calls, a stated SD is at most `MOST_OF_MANY` table SDs
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
-MILLISECOND = 1e-3  # Published tables are rounded to this, in seconds
+MILLISECOND = 1e-3  # Unit, in seconds, to which published tables are rounded
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class LabelNoise:
 
     The median change of a table is subtracted, because a whole run may be slower or faster. A label's variance is the
     weighted mean of its squared changes in `groups` and its table's variance. The SD is multiplied by
-    :func:`relative_noise`. To compare runs, the SD is also scaled by sqrt(spread / usual spread); spread is the table's
-    median |change| / SD. A t distribution is fitted to change / SD, where the SD ignores changes of the same group.
+    :func:`relative_noise`, and in comparisons by sqrt(spread / usual spread); spread is the median |change| / SD of the
+    table. A t distribution is fitted to change / SD, where the SD ignores changes of the same group.
     """
 
     groups: Sequence[RepeatedRuns] = ()
@@ -89,7 +89,7 @@ class LabelNoise:
 
         `rows` have the columns of `LABEL_KEY`, base and new (means over `runs` runs); a mean of 0 gives no effect. With
         `repeats`, the noise also uses the scatter between the comparison's own runs. `repeats` has a column for each
-        key, a row for each run and the build as index. `rows` may have the column calls (of both builds; 0 if unknown).
+        key, a row for each run and the build as index. `rows` may have the column calls (sum of both builds, or 0).
         """
         all_shared, effects = np.zeros(len(rows)), np.full(len(rows), None, dtype=object)
         per_pair = math.sqrt(1.0 / runs[0] + 1.0 / runs[1])
@@ -132,7 +132,7 @@ class LabelNoise:
     def _deviations(
         self, table: TableNoise, keys: Sequence[tuple[str, str, str]], few: npt.ArrayLike = 0.0
     ) -> FloatArray:
-        """Predict the SD of one run's log value for the labels `keys` of one table; `few`: SD due to few calls."""
+        """Predict the SD of one run's log value for each of `keys` in one table; `few` is the SD due to few calls."""
         many = (np.asarray(few) > 0.0) & (np.asarray(few) < math.sqrt(2.0 / MANY_CALLS))
         most = np.where(many, MOST_OF_MANY * table.sd, np.inf)
         stated = np.hypot(np.minimum([table.labels.get(label, table.sd) for _, label, _ in keys], most), few)
@@ -160,7 +160,7 @@ class LabelNoise:
 
     @cached_property
     def _squares(self) -> Mapping[Hashable, tuple[float, float]]:
-        """Sum and count the squared changes of each label."""
+        """Map the key of each label to the sum and the number of its squared changes."""
         if not self.groups:
             return {}
         squares = self._changes.groupby(LABEL_KEY)["square"].agg(["sum", "count"])
@@ -171,7 +171,7 @@ class LabelNoise:
 class _Scatter:
     """How much the labels of one table vary between the runs of one build of the comparison."""
 
-    squares: FloatArray  # Sum of squares of each label's log values around the mean of its build
+    squares: FloatArray  # Sum of squared deviations of each label's log values from the mean of their build
     dfs: FloatArray
     alike: float  # Correlation of the labels of one run, 0 to 1
     rarer: FloatArray  # The table's median number of calls divided by the label's, at least 1
@@ -202,7 +202,7 @@ class _Scatter:
 
 
 def _scatter(repeats: pd.DataFrame, keys: Sequence[tuple[str, str, str]], calls: FloatArray) -> _Scatter:
-    """Measure the scatter of one table; with at least `FEWEST_ROWS` labels, exclude the change that all share."""
+    """Measure the scatter of one table; with at least `FEWEST_ROWS` labels, subtract each run's median deviation."""
     values = repeats.reindex(columns=pd.MultiIndex.from_tuples(keys))
     logs = pd.DataFrame(np.log(values.where(values > 0)), values.index, values.columns)
     builds = logs.groupby(level=0)
@@ -249,7 +249,7 @@ def relative_noise(rows: pd.DataFrame, first: str, second: str) -> FloatArray:
 
 
 def _reach(df: npt.ArrayLike, part: float) -> FloatArray:
-    """Half-width of the central interval that contains the share `part` of a t distribution."""
+    """Return half the width of the central interval that contains the fraction `part` of a t distribution."""
     return np.asarray(special.stdtrit(df, 0.5 + part / 2.0))
 
 
@@ -258,14 +258,14 @@ def _shrunk(sd: Any, squares: Any, count: Any) -> Any:
 
 
 def _rounding(values: FloatArray) -> float:
-    """Return the SD of rounding if all `values` are whole milliseconds, else 0."""
+    """Return the SD of the rounding error if all `values` are whole milliseconds, else 0."""
     steps = values / MILLISECOND
     return MILLISECOND / math.sqrt(12.0) if np.allclose(steps, np.rint(steps), rtol=0.0, atol=1e-6) else 0.0
 
 
 @lru_cache(256)  # many comparisons learn from the same groups
 def label_pairs(group: RepeatedRuns) -> pd.DataFrame:
-    """Make a row for each label that two runs of a group share: `first`, `second`, `relative` noise and `change`.
+    """Make a row for each pair of a group's runs and each label in both: `first`, `second`, `relative` noise, `change`.
 
     `change` is (log ratio - the table's median log ratio) / sqrt(2), so that its SD is that of one run.
     """

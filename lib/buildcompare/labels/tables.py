@@ -19,7 +19,7 @@ from buildcompare.stats.effects import LABEL_MARGIN_PERCENT, TestedEffect, judge
 from buildcompare.stats.noise import LABEL_KEY, label_frame
 
 CALLS = "calls"  # Name of the statistic that is the number of calls of a label in the window
-LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum raw change (percent) of a label that is called changed
+LEAST_OWN = LABEL_MARGIN_PERCENT / 2.0  # Minimum change (percent) of a changed label, including the shared change
 OTHERS = "(other "  # Start of the name under which a source counts its rarest labels together
 LEAST_ADDED = 0.02  # A label matters if it takes, or its change adds, at least this part of its table's total time
 
@@ -29,13 +29,13 @@ class LabelTables:
     """Label tables of all runs of a test, and the noise of their rows."""
 
     runs: Pair[list[pd.DataFrame]]  # Rows of :func:`label_levels`
-    steady: bool  # If True, `runs` are over steady windows, else over whole runs
+    steady: bool  # True if all of `runs` are measured over steady windows
     noise: LabelNoise
     whole: Pair[list[pd.DataFrame]] | None  # Summaries of whole runs; None if `steady` is False
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
-    """Measure labels over steady windows; over whole runs if a run lacks a window or series and all have summaries."""
+    """Measure labels over steady windows, or over whole runs if one lacks a window or series and all have summaries."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)
@@ -45,7 +45,7 @@ def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
 
 
 def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd.DataFrame:
-    """Measure the labels of one run over `window` (elapsed seconds); without a window, return the source's summaries.
+    """Measure the labels of one run over `window` (elapsed seconds); without window or series, return summaries.
 
     Columns: group, label, stat, value. Values are in seconds, but the value of `CALLS` is the number of calls.
 
@@ -85,14 +85,14 @@ def label_levels(recording: Recording, window: tuple[float, float] | None) -> pd
 
 
 def _called(times: FloatArray, rates: FloatArray, seconds: float) -> float:
-    """Return the number of calls in a window of `seconds`; `rates` may start late in the window or end early."""
+    """Return the number of calls in a window of `seconds`; `rates` (at `times`) may start late in it or end early."""
     step = float(np.median(np.diff(times))) if times.size > 1 else seconds
     called_s = float(times[-1] - times[0]) + step
     return float(rates.mean()) * (called_s if called_s < seconds - 2.0 * step else seconds)
 
 
 def histogram_quantile(quantile: float, bounds: FloatArray, counts: FloatArray) -> float:
-    """Compute a quantile of a histogram of cumulative buckets, linear inside a bucket, as Prometheus does.
+    """Compute a quantile of a histogram with cumulative buckets by linear interpolation, as Prometheus does.
 
     A quantile in the last, unbounded bucket gives the last finite bound, which is a lower bound.
 
@@ -162,7 +162,7 @@ def label_table(
         ReasonCode.AMONG_OTHERS: absent & [keys.get_level_values("group").isin(groups) for groups in pooled],
         ReasonCode.ONLY_IN: absent[::-1],
         ReasonCode.NEVER_CALLED: np.isnan(values),
-        ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value is no bound
+        ReasonCode.BEYOND_LAST_BUCKET: at_least == True,  # noqa: E712  # a missing value counts as no bound
         # A time of zero is below the source's resolution, so it gives no ratio.
         ReasonCode.TOO_SHORT_TO_MEASURE: values == 0,
     }
@@ -243,7 +243,7 @@ def expect_columns(name: str, frame: pd.DataFrame, columns: Sequence[str]) -> No
 
 
 def _weighted_mean(times: FloatArray, values: FloatArray, at: FloatArray, weights: FloatArray) -> float:
-    """Return the weighted mean of `values` (at `times`) over the times that they share with `weights` (at `at`)."""
+    """Average `values` (sampled at `times`) with `weights` (sampled at `at`), over the samples that both have."""
     if not np.array_equal(times, at):
         _, first, second = np.intersect1d(times, at, assume_unique=True, return_indices=True)
         values, weights = values[first], weights[second]

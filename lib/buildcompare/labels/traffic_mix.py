@@ -1,4 +1,4 @@
-"""Split the change of an average into changed speed of calls and changed traffic mix.
+"""Split the change of an average into changed speed of calls and changed traffic mix (the labels' shares of calls).
 
 The change of an average over all calls is a mix part plus a speed part, both summed over labels. A label's mix part is
 the change of its share of calls times its mean duration. A label's speed part is the change of its duration times its
@@ -25,12 +25,12 @@ from buildcompare.stats.planning import ALPHA, Looks, quantile
 
 Interval = tuple[float, float]
 MixKind = Literal["mix", "speed", "both", "neither", "unknown"]
-MATERIAL = 0.5  # Minimum change by the traffic mix that matters, as a fraction of the metric's margin
+MATERIAL = 0.5  # Minimum change due to the traffic mix that matters, as a fraction of the metric's margin
 LEAST_KNOWN = 0.99  # Minimum share of the calls of each build that must have a duration
 SPEED_ALPHA = 0.01
 """Significance level of a change of speed. It is low because noise from another setup may be 10 % too small. Such noise
 doubles the false positives. 0.02 was rejected on simulated runs (seeds 2000 to 2099 of `benchmarks/traffic_mix.py`)."""
-MOST_MOVERS = 5  # Maximum number of labels in results.json; a few explain nearly all of the change by traffic mix
+MOST_MOVERS = 5  # Maximum number of labels per metric in results.json; a few cause most of the mix part
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class TrafficMix:
 def traffic_mix(
     base: pd.DataFrame, new: pd.DataFrame, *, noise: Mapping[str, Noise] | None = None
 ) -> TrafficMix | None:
-    """Split the change of an average over labels into a part of the traffic mix and a part of the calls' speed.
+    """Split the change of an average over labels into a part due to the traffic mix and a part due to the calls' speed.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def traffic_mix(
     Returns
     -------
     TrafficMix or None
-        None if fewer than `LEAST_KNOWN` of a build's calls have a duration. A label without calls in one build takes
-        the other build's duration.
+        None if a build has no calls or an average of 0, or fewer than `LEAST_KNOWN` of its calls have a duration.
+        A label without calls in one build takes the other build's duration.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def traffic_mix(
     percent = 100.0 * moved * (typical - averages.mean()) / averages[0]
     mix, speed = float(percent.sum()), 100.0 * float(((filled[1] - filled[0]) * share).sum() / averages[0])
     delta, log_ratio = 100.0 * float(averages[1] / averages[0] - 1.0), math.log(averages[1] / averages[0])
-    scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # inverse of the logarithmic mean of both averages
+    scale = log_ratio / delta if abs(delta) > 1e-9 else 0.01  # converts percent of the base to a log ratio
     columns = {"label": both.index, "base_share_percent": 100.0 * shares[0], "new_share_percent": 100.0 * shares[1]}
     parts = pd.DataFrame({**columns, "seconds": typical, "percent": percent})[moved != 0]
     reach = _reach(both.index, moved * typical, share * typical, noise or {})
@@ -140,7 +140,7 @@ def traffic_mix(
 def _reach(
     labels: pd.Index, moved: FloatArray, shared: FloatArray, noise: Mapping[str, Noise]
 ) -> tuple[float, float] | None:
-    """Half-widths (s) of the intervals of mix and speed; None if the noise of over 10 % of the average is unknown."""
+    """Return half the widths (s) of both parts' intervals; None if the noise of over 10 % of the average is unknown."""
     by_label = {label: noise[label] for label in labels if label in noise}
     sd = pd.Series({label: each.sd for label, each in by_label.items()}, dtype=float).reindex(labels)
     if shared[sd.notna()].sum() < 0.9 * shared.sum():
@@ -152,7 +152,7 @@ def _reach(
 
 
 def split_averages(tables: LabelTables, catalogue: Catalogue) -> dict[str, tuple[str, TrafficMix]]:
-    """Split the change of each average, by slug, into traffic mix and speed; omit averages with unknown calls."""
+    """Map the slug of each average to its label table and the split of its change; omit averages with unknown calls."""
     if not tables.steady or not all(run["stat"].eq(CALLS).any() for side in tables.runs for run in side):
         return {}
     root = math.sqrt(min(map(len, tables.runs)))
@@ -175,10 +175,10 @@ def explained_by_labels(
 ) -> dict[str, tuple[str, TrafficMix]]:
     """Split changes of metrics into speed (the change of their labels) and mix of calls (the remainder).
 
-    A metric is split if its change is significant and exceeds that of each label with a p-value below 2 * `LEANING`.
+    A metric is split only if its change is significant and larger than that of each label with p < 2 * `LEANING`.
     The speed part is the labels' median change; for a percentile, at least the largest change with such a p-value.
-    Averages are split only without recorded calls, percentiles only if each label that takes `LEAST_ADDED` or more of
-    the time has a p-value and the mix materially changed the average in the same way. The result includes `recorded`.
+    An average is split only without recorded calls. A percentile is split only if the mix materially moved its average
+    in the same direction, and each label with `LEAST_ADDED` of the time has a p-value. The result includes `recorded`.
     """
     splits = {**recorded}
     for table in catalogue.label_tables:
@@ -210,7 +210,7 @@ def explained_by_labels(
 
 
 def _traffic(runs: Sequence[pd.DataFrame], group: str) -> pd.DataFrame:
-    """Sum the calls and average the seconds per call of each label over all runs of a build."""
+    """Sum each label's calls, and average its seconds per call, over all runs of a build."""
     tables = (run[run["group"] == group].pivot_table("value", "label", "stat") for run in runs)
     both = pd.concat(tables).reindex(columns=[CALLS, "avg"]).dropna(subset=[CALLS])
     spent = (both[CALLS] * both["avg"]).where(both[CALLS] > 0, 0.0)

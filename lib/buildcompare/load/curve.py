@@ -83,7 +83,7 @@ def prepare_load(
     """Prepare `curve` (values over elapsed seconds) up to `stop_s`; None if it shows no load.
 
     A `proxy` is a metric that grows with the users; its minimum (idle) is subtracted. The load test adds `step` users
-    at a time. Each adds `per_user` to a proxy. Without `per_user`, `step` users add `PROXY_STEP` * the proxy's level.
+    at a time. A user adds `per_user` to a proxy. Without `per_user`, `step` users add `PROXY_STEP` * the proxy's level.
     """
     elapsed, values = samples(curve, stop_s)
     if elapsed.size < 3:
@@ -111,7 +111,7 @@ def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
     Parameters
     ----------
     users
-        Connected users over elapsed seconds.
+        Connected users over elapsed seconds; a `LoadCurve` is returned unchanged.
 
     Returns
     -------
@@ -144,7 +144,7 @@ RECOVERED = 0.9  # minimum number of users that are connected after a restart, a
 
 
 def _resets(elapsed: FloatArray, values: FloatArray, step: float) -> tuple[tuple[float, float], ...]:
-    """Start and end (s) of restarts with fast recovery; `step` is the load test's maximum change per second."""
+    """Start and end (s) of restarts with fast recovery; the load test changes the load by at most `step` per second."""
     resets = []
     for fall in find_falls(pd.Series(values, elapsed), fastest_fall=step, smooth=False):
         low = int(np.argmax((elapsed > fall.at_s) & (values < HARDLY_ANY * fall.before)))
@@ -220,8 +220,8 @@ def find_falls(
 ) -> tuple[Fall, ...]:  # fmt: skip
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
-    A fall is faster than the load test removes users: `fastest_fall` per second, 0 if bounded. In a restart, less than
-    the fraction `hardly_any` of the users remains and `RECOVERED` of them return. `smooth` ignores single low samples.
+    The load test removes at most `fastest_fall` users per second (0 in bounded tests). A fall is faster. In a restart,
+    the fraction of users drops below `hardly_any` and returns to `RECOVERED`. `smooth` ignores single low samples.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""After a fall, rates above `STILL` * level show load if their last third's median is at least `KEPT` * the first's."""
+"""Rates > `STILL` * level after a fall show load unless their last third has a median < `KEPT` * that of the first."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:
@@ -335,7 +335,7 @@ def rate_stop(rate: pd.Series) -> Stop | None:
     still = np.flatnonzero(after & (smooth.to_numpy() >= STILL * np.median(values[~after])))
     first, last = (float(np.median(values[part])) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
     sparse = still.size <= max(3.0, (still[-1] - int(after.argmax())) / 2.0) if still.size else True
-    if sparse or last < KEPT * first:  # the load ends within seconds, or falls until its end
+    if sparse or last < KEPT * first:  # few samples after the fall show load, or they keep falling
         return stop
     return replace(stop, at_s=float(elapsed[still[-1]]))
 

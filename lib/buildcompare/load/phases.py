@@ -38,7 +38,7 @@ class Beginning:
 
 
 def bumps(users: pd.Series | LoadCurve) -> Beginning:
-    """Find the early bumps of a run (rises that fall back), and the onset of the lasting ramp after the bumps.
+    """Find the early bumps of a run (a rise and then a fall), and the onset of the lasting ramp after the bumps.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ PIXEL = 0.003  # maximum distance of samples from a line, as a share of the leve
 TRUSTED_PART, END_STEPS = 0.7, 2.0
 """A straight part of the ramp ends at the last sample within `END_STEPS` * 8 users of a line through its first 70 %."""
 MAIN_PART = 0.35  # the ramp is the first straight stretch whose rise is at least this fraction of the largest rise
-STAIR_PART = 0.1  # a straight rise below this fraction of the level is a step, no ramp (published ramps: 0.13 or more)
-AFTER_S = 240.0  # minimum seconds of a stretch after a kink: long enough for alerts to turn the curve up and down twice
-SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it (expected: a third to a half)
+STAIR_PART = 0.1  # a straight rise below this fraction of the level is a step, not a ramp; published ramps have >= 0.13
+AFTER_S = 240.0  # minimum seconds of a stretch after a kink: enough for alerts to make the load fall and rise twice
+SLOWER = (0.2, 0.8)  # limits of the slope after a kink, relative to the slope before it; a third to a half is expected
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,8 @@ def _grown(elapsed: FloatArray, values: FloatArray, least: int, allowed: float) 
 
 FALL_STEPS = 5.0  # minimum fall of a wave, in steps of 8 users
 ROW, PAUSE_S = 3, 1200.0
-"""Waves of the load begin with at least `ROW` falls, whose peaks are at most `LONGEST_S` seconds apart (published: 145
-to 250 s). A pause may follow: at most `PAUSE_S` seconds, or the duration of these falls if that is longer."""
+"""Waves of the load begin with at least `ROW` falls. The peaks are at most `LONGEST_S` seconds apart (145 to 250 s in
+published runs). The pause after these falls is at most `PAUSE_S` seconds, or as long as the falls if that is more."""
 CYCLE_STEPS = 2.0  # minimum fall after a peak, in steps of 8 users; small, because a missed peak merges two cycles
 FEWEST_CYCLES = 4  # minimum number of peaks for a period: four peaks have three distances
 RESOLVED, ALIASED = 8.0, 3.0
@@ -236,9 +236,9 @@ class Waves:
     onset_s: float | None = None  # elapsed seconds of the peak before the first fall
     onset_users: float | None = None  # height of the peak at `onset_s`, in the curve's unit
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
-    cycles: tuple[float, ...] = ()  # seconds between peaks; the falls between them may be too small for `falls`
+    cycles: tuple[float, ...] = ()  # seconds between successive peaks, also of falls that are too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` (s). If these may be noise: None, unless a spectral peak confirms or replaces it."""
+    """Typical length of `cycles` (s). None if they may be noise, unless a spectral peak confirms or replaces it."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -317,7 +317,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Drop falls before the first group of at least `ROW` close falls; a group before a long pause does not count."""
+    """Drop falls before the first group of at least `ROW` close falls without a long pause after it, or all falls."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -328,14 +328,14 @@ def _from_first_row(turns: list[Turn]) -> list[Turn]:
 
 
 LONGEST_S = 600.0  # longest period searched; the shortest is `MINUTE_S`, over which alert queries look back
-CYCLES = 5.0  # the curve must hold this many cycles of the longest period searched
+CYCLES = 5.0  # the longest period searched is at most the curve's length divided by this number
 KNOT_S = 1800.0  # distance of the knots of the trend (quadratic spline): three times the longest period searched
 TAPERS = 3  # number of sine tapers (Riedel & Sidorenko 1995): more tapers widen a peak, fewer make its height uncertain
-FEWEST_SAMPLES = 40  # minimum; 40 to 90 samples of red noise (every 15 to 60 s, phi 0 to .95) give 5 % false alarms
+FEWEST_SAMPLES = 40  # minimum; 40 to 90 samples of red noise (15 to 60 s apart, phi up to 0.95) give 5 % false alarms
 
 
 def red_noise_test(elapsed: FloatArray, values: FloatArray, sample_s: float) -> WaveTest | None:
-    """Test finite values over elapsed seconds, shape (n,), for an oscillation beyond an AR(1) process.
+    """Test finite values over elapsed seconds, shape (n,), for an oscillation that AR(1) noise does not explain.
 
     A smooth trend is subtracted. The multitaper spectrum (sine tapers, Riedel & Sidorenko 1995) is divided by an AR(1)
     spectrum fitted by Whittle's likelihood. The largest ratio in the search range is tested with Sidak's correction.

@@ -33,7 +33,7 @@ def round_marks(plateaus: list[float], levels: int = 5) -> list[int]:
 
 
 def time_to_users(users: pd.Series, marks: list[int]) -> dict[int, float | None]:
-    """Map each mark to the elapsed seconds when `users` first reached the mark; None if never or not recorded."""
+    """Map each mark to the elapsed seconds when `users` first reached the mark; None if unknown or never."""
     elapsed, values = samples(users)
     unseen = holes(elapsed)
     first = {mark: int(np.argmax(values >= mark)) for mark in marks}  # index; 0 if never reached, or from the start
@@ -57,7 +57,7 @@ def _ramp_up(view: RunView, marks: list[int]) -> RampUp:
     seen, in_users = beginning.onset_s is not None, not view.shape.proxy
     if not seen and line is not None:
         times = dict.fromkeys(times)  # all None: the recording starts in mid-ramp, so the run's start is unknown
-    in_curve = {  # numbers in the curve's unit: users, or the unit of a proxy
+    in_curve = {  # values in the curve's unit: users, or the unit of a proxy
         "slope_users_per_s": line.slope if line else None,
         "wave_onset_users": waves.onset_users,
         "wave_amplitude_users": waves.amplitude,
@@ -172,7 +172,7 @@ def _gaps(base: LoadCurve, new: LoadCurve, window: tuple[float, float]) -> tuple
     low, high = max(one[0], other[0]), min(one[-1], other[-1])
     if not high > low:
         return slope, gap, np.array([-np.median(gap) / slope])
-    reached = []  # times at which the running maximum first reached each level
+    reached = []  # for each curve, the elapsed seconds at which its running maximum first reached each level
     for curve in (base, new):
         highest = np.maximum.accumulate(curve.values)
         rising = np.flatnonzero(np.diff(highest, prepend=-np.inf) > 0)
@@ -215,7 +215,7 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the item whose attribute `name` is the median; of two middle ones, the one nearer to 0; None if empty."""
+    """Return the item with the median attribute `name`; of two middle ones, the one nearer to 0; None without items."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     middle = ordered[max(len(ordered) - 1, 0) // 2 : len(ordered) // 2 + 1]
     return min(middle, key=lambda each: abs(getattr(each, name)), default=None)

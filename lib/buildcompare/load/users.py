@@ -22,7 +22,7 @@ from buildcompare.text.sentences import say
 STOP_SLOPE = STOP_STEPS * USERS_INC
 STEEP = TOLERANCE * STOP_SLOPE  # users per second; a curve with a steeper slope has not reached its plateau
 COVERED = 0.9  # minimum share of the window that samples must cover (published runs cover at least 0.99)
-CEILING = 0.95  # runs above this share of the user ceiling are limited by it (capped runs: 0.967, others: at most 0.87)
+CEILING = 0.95  # a run at this share of the user ceiling is limited by it; limited runs have 0.967, others at most 0.87
 SILENT_S = 120.0  # maximum time without samples at a run's start or end: twice the range of an alert query
 CUT_TOLERANCE_S = 60.0  # maximum seconds between the ends of two curves that may have been cut to the same length
 CUT_SLOPE = 1.15
@@ -104,7 +104,7 @@ def supported_users(
 
 
 def with_estimates(test: Test, views: Views) -> Views:
-    """Add the supported users of each run of an unbounded test."""
+    """Add an estimate of the supported users to each run of an unbounded test; leave other tests unchanged."""
     if test.type != "unbounded":
         return views
     ends = views.map(lambda runs: [view.stop.end_s for view in runs if view.stop])
@@ -116,7 +116,7 @@ def with_estimates(test: Test, views: Views) -> Views:
         may_be_cut = not seen and stop is not None and any(abs(stop.end_s - end) <= CUT_TOLERANCE_S for end in other)
         known_end_s = view.recording.duration_s if stop_known else None
         estimate = supported_users(view.users, stop=stop, known_end_s=known_end_s, ceiling=test.users)
-        # Published plots end with the base's curve. They may cut the new curve, and the base's if it still climbs.
+        # Published plots end where the base's curve ends. The new curve may be cut, and the base's if it still climbs.
         if may_be_cut and (side == "new" or (estimate.slope_users_per_s or 0.0) > CUT_SLOPE * STOP_SLOPE):
             estimate = supported_users(view.users, stop=stop, may_be_cut=True, ceiling=test.users)
         return replace(view, estimate=estimate)
@@ -125,7 +125,7 @@ def with_estimates(test: Test, views: Views) -> Views:
 
 
 def _estimate_of_build(runs: Sequence[Estimate]) -> Estimate:
-    """Average a build's estimates: a lower bound if a run has only a lower bound, and None if a run has neither.
+    """Average a build's estimates; the result is a lower bound if a run has only that, and None if a run has neither.
 
     Runs that may lack samples of the last 30 minutes (`UNSAMPLED`), and lower bounds below all estimates, do not count.
     """
@@ -145,7 +145,7 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare the supported users that all runs report, else estimates; runs at the ceiling give only lower bounds."""
+    """Compare the supported users of two builds, as reported or else estimated; capped runs give lower bounds."""
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     of_build = estimates.map(_estimate_of_build)
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])
@@ -181,7 +181,7 @@ def compare_supported_users(
 
 
 QUIET_S = 60.0  # the coordinator ignores alerts during this time after a test's start (its setting `MinIntervalSec`)
-PERCENTILE = 95.0  # `nearness` is this percentile of query / threshold; higher percentiles rest on single samples
+PERCENTILE = 95.0  # `nearness` is this percentile of value / threshold; higher percentiles depend on single samples
 
 
 def limited_by(test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator) -> LimitedBy | None:

@@ -40,7 +40,7 @@ class Plateau:
 
 
 def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = None) -> Plateau | None:
-    """Measure the last 30 minutes up to `stop_s`; None if less than 10 minutes or 10 samples follow the ramp's end."""
+    """Measure the plateau: the last 30 minutes up to `stop_s`, without the ramp; None below 10 min or 10 samples."""
     start = max(stop_s - WINDOW_S, float(curve.elapsed[0]) if ramp_end_s is None else ramp_end_s)
     elapsed, values = curve.between(start, stop_s)
     if elapsed.size < 10 or stop_s - start < SHORTEST_S:
@@ -71,8 +71,8 @@ class Shape:
     ramp: Ramp | None
     waves: Waves
     plateau: Plateau | None
-    lost: float | None  # area between a straight ramp and the curve (user-seconds); None if the ramp's start is unknown
-    top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if unbounded
+    lost: float | None  # user-seconds between a straight ramp and the curve; None without a ramp or its start
+    top_s: float | None  # elapsed seconds at which a bounded run reached its plateau; None if never or unbounded
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -106,7 +106,7 @@ def measure_shape(
     step: float = USERS_INC,
     rate_s: float = MINUTE_S,
 ) -> Shape | None:
-    """Measure the shape of a run; None without load. `ideal_slope`: slope of a ramp without alerts, in users/s."""
+    """Measure the shape of a run; None without load. `ideal_slope` is that of a ramp without alerts, in users/s."""
     stop = stop or curves.find_stop(load)
     curve = None if stop is None else curves.prepare_load(load, stop.at_s, step=step, proxy=proxy, per_user=per_user)
     if curve is None or stop is None:
@@ -149,7 +149,7 @@ class RunView:
     estimate: Estimate | None = None  # estimate of the supported users; None until it is computed, and in bounded tests
     validity: Validity = field(default_factory=lambda: Validity(status=ValidityStatus.VALID))
     ramp_up: RampUp = field(default_factory=RampUp)
-    repeated: bool = False  # both builds of a bounded test have several runs
+    repeated: bool = False  # True if both builds of a bounded test have several runs
 
     @property
     def rate_s(self) -> float:
@@ -170,7 +170,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
-        """Level of the run's series with metric and labels of `series`, or None; by default geometric for durations."""
+        """Level of a run's series like `series` (same metric and labels); geometric for durations; None if unknown."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:
@@ -186,7 +186,7 @@ ZEROS = 0.01  # maximum share of zeros among the samples of a geometric mean, wh
 
 
 def is_geometric(views: Views, series: Series) -> bool:
-    """Whether the mean of a metric is geometric: for durations, if at most `ZEROS` of each run's samples are zero."""
+    """Whether a metric's mean is geometric: true for durations if at most `ZEROS` of each run's samples are zero."""
     if series.unit not in TIMES:
         return False
     both = ([view.level(series, geometric=each) for each in (True, False)] for runs in views for view in runs)
@@ -204,8 +204,8 @@ def view_run(
 ) -> RunView:
     """Find load, stop and steady window of a run, from its load curve or from a proxy that follows the load.
 
-    If neither users nor a proxy were recorded, the request rate stands for the load of a bounded run. It must be one of
-    `shared`, the metrics that all runs of the test recorded. `repeated` is True if builds have several runs.
+    If neither users nor a proxy were recorded, the request rate stands in for the load of a bounded run. Only a rate
+    in `shared` is used: metrics that all runs of the test recorded. `repeated` is True if builds have several runs.
     """
     if kind == "benchmark":
         return RunView(recording, SteadyState())  # values of a benchmark have no timestamps
@@ -235,7 +235,7 @@ def _filled(recording: Recording, metric: Metric | None) -> pd.Series | None:
 
 
 def request_rate(recording: Recording, catalogue: Catalogue, shared: Collection[str] | None = None) -> pd.Series | None:
-    """Curve of the rate of answered requests, from a metric in `shared` (None: any metric); None if not recorded."""
+    """Curve of the rate of answered requests, from a metric in `shared` (if given); None if none is recorded."""
     rates = [metric for metric in catalogue.metrics if metric.unit in RATES and metric.better == Better.HIGHER]
     rates = [metric for metric in rates if shared is None or metric.slug in shared]
     place = {each.slug: (0, "") if each.known else (len(each.slug), each.slug) for each in rates}

@@ -47,7 +47,7 @@ def measure_metrics(
 
 
 def _at_end(measured: Measured, catalogue: Catalogue) -> Measured:
-    """Add a reason to a percentile at the end of its histogram: it can be called changed, but not unchanged."""
+    """Add a reason to a percentile near the last bound of its histogram: it can show a change, but not equivalence."""
     row, top = measured.row, catalogue.last_bound(measured.row.slug, measured.row.unit)
     ends = [side for side, level in zip(SIDES, (row.base, row.new), strict=True) if (level or 0.0) >= LAST * top]
     if not ends or measured.effect is None:
@@ -86,7 +86,7 @@ def judge_measured(
 
 
 def _with_change(row: Failures, tested: TestedEffect) -> Failures:
-    """Adjust the change in failures to equal attempts; if it is outside the tested interval, use the tested change."""
+    """Adjust the change of failures to equal attempts; if the result is outside its interval, use the estimate."""
     plain, effect, (low, high) = row.delta_percent, tested.effect, tested.effect.interval()
     if plain is None or plain == -100.0:
         return row if plain is None else row.model_copy(update={"ci_low": plain})
@@ -133,7 +133,7 @@ def _measured(test: Test, series: Series, views: Views, metric: Metric, noise: N
 
 
 def _not_judged(test: Test, metric: Metric, series: Series, views: Views, levels: Pair[list[Level]]) -> Reason | None:
-    """Return the reason why a metric cannot be judged even if its noise is known; None if it can."""
+    """Return the reason why a metric cannot be judged even if its noise is known; None if there is no such reason."""
     values = levels.map(lambda runs: level_of_build(metric, runs))
     if delta_percent(values.base, values.new) is not None:
         if metric.load:
@@ -252,7 +252,7 @@ def _error_row(
 
 
 def _error_counts(view: RunView, slug: str, named: tuple[str, str] | None) -> Counts | None:
-    """Return the rate over the steady window of one run; None (not zero) if there are no samples."""
+    """Return a run's error rate over its steady window, with its attempts; None (not zero) if there are no samples."""
     window, series = view.steady.window or view.steady.shown, _error_series(view, slug)
     level = measure_level(view.recording.curve(series[0]), window) if series and window is not None else None
     if level is None or level.value is None:

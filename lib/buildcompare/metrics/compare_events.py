@@ -34,7 +34,7 @@ EVENT = [name for name in Event.model_fields if name != "phase"]
 
 @dataclass(frozen=True)
 class PlacedEvent(MetricEvent):
-    """An event of one metric of one build, matched and grouped."""
+    """An event of one metric in one build, its group, and whether the other build has the event too."""
 
     metric: str
     build: Side

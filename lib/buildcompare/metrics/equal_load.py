@@ -56,13 +56,13 @@ class LoadedRun:
 
 @dataclass(frozen=True)
 class MetricAtLoad:
-    """One metric of both builds over n common loads (connected users); standard errors exclude noise between runs."""
+    """One metric of both builds over n common loads (connected users); errors of curves exclude noise between runs."""
 
     at_users: float  # highest load that both builds sustained
     base: float  # the metric at `at_users`, in its unit
     new: float
     log_ratio: float  # logarithm of `new` over `base`
-    se_log: float  # standard error of `log_ratio`
+    se_log: float  # standard error of `log_ratio`; includes noise between runs only if `constant` is False
     constant: bool  # True if `log_ratio` holds at every load, not only at `at_users`
     users: FloatArray  # the loads, shape (n,)
     curves: Pair[FloatArray]  # the metric at these loads, shape (n,)
@@ -137,7 +137,7 @@ def loaded_run(view: RunView, catalogue: Catalogue, *, by_proxy: bool = False) -
 
 
 def _minutes(run: LoadedRun, top: float) -> dict[str, FloatArray]:
-    """Minute means before the stop: users, rate of new users (over `SHOWS_S`), and metrics.
+    """Minute means of users, of the rate of new users (over `SHOWS_S` seconds) and of metrics, up to the stop.
 
     Only minutes with `LOWEST` to `HIGHEST` times `top` users are used, after the ramp was last below this range.
     """

@@ -58,7 +58,7 @@ class MetricEvent:
         return self.at_s if self.kind == "level" else self.span_s[0]
 
     def at_least_percent(self, z: float = Z95) -> float:
-        """Lower bound of the absolute size in percent: the size minus `z` standard errors, at least 0."""
+        """Lower bound of the absolute size in percent: the size minus `z` standard errors; 0 if negative or unknown."""
         if self.size_percent is None:
             return 0.0
         half = (self.ci[1] - self.ci[0]) / 2.0 * z / Z95
@@ -75,7 +75,7 @@ class RunEvents:
     end_s: float = math.nan  # end of the searched window, in elapsed seconds
 
     def beyond(self, percent: float) -> RunEvents:
-        """Return a copy without the events smaller than `percent`."""
+        """Return a copy without events smaller than `percent`; events without `size_percent` are kept."""
         large = (each for each in self.events if each.size_percent is None or abs(each.size_percent) >= percent)
         return replace(self, events=tuple(large))
 
@@ -202,7 +202,7 @@ class _Averages:
         return self.elapsed[inside], self.samples[inside]
 
     def excursion(self, away: Range, beside: npt.NDArray[np.int64], around: Range) -> MetricEvent:
-        """Measure the spike or drop in the range `away`, from its extreme to the level of the averages `beside` it."""
+        """Measure the spike or drop in the range `away` against the mean of the averages at the indices `beside`."""
         level = float(self.averages[beside].mean())
         up = self.mean(away) > level
         extreme = np.argmax if up else np.argmin

@@ -1,4 +1,4 @@
-"""Count the failures of each run, which are recorded as a share of the attempts, as a rate or as a number."""
+"""Count the failures of each run, which are recorded as a share of the attempts, as a rate or as a count."""
 
 import math
 import re
@@ -84,7 +84,7 @@ def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Ser
 def compare_failures(
     metric: Metric, runs: Pair[list[Counts]], *, timed: bool = True
 ) -> tuple[Effect | None, Reason | None]:
-    """Compare the failures that `metric` counts between two builds.
+    """Compare the failures of two builds, which `metric` counts (as failures or as successes).
 
     The effect is None if the metric counts neither failures nor successes, or cannot be judged. It is also None, with a
     reason, if the change is insignificant and every run has a share of failures below `FEW`. Unknown attempts are
@@ -117,9 +117,9 @@ def compare_failures(
 
 
 def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
-    """Return the failed part of the attempts of both builds, in percent; None if failures or attempts are not counted.
+    """Return the failed part of each build's attempts, in percent; None if failures or attempts are not counted.
 
-    Failures and attempts must both be rates, or both counts. If attempts are below failures, they count successes only.
+    Failures and attempts must both be rates, or both counts. Attempts below the failures count as successes only.
     """
     rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
     known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])
@@ -136,14 +136,14 @@ def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | Non
 
 
 def _exceeds(metric: Metric, run: Counts) -> bool:
-    """Whether a run has more failures than attempts, both as rates or both as counts."""
+    """Whether a run has over 1 % more failures than attempts, both as rates or both as counts."""
     comparable = metric.outcome == "failures" and metric.unit not in SHARES
     comparable = comparable and metric.unit.endswith("/s") == run.unit.endswith("/s")
     return bool(comparable and run.attempts and (run.level.value or 0.0) > 1.01 * (run.attempts.value or math.inf))
 
 
 def _counted(metric: Metric, run: Counts, whole: float, *, timed: bool) -> tuple[float, float, bool]:
-    """Return share of failures, attempts (NaN: unknown), and False if unknown attempts were replaced by `MANY`."""
+    """Return the share of failures, the attempts (NaN if unknown), and whether the share is known without `MANY`."""
     level, value, seconds = run.level, run.level.value or 0.0, run.level.seconds if timed else 1.0
     attempts = (run.attempts.value if run.attempts else None) or math.nan
     exact = run.unit.endswith("/s") == timed  # attempts must be a rate in runs with time series, else a count

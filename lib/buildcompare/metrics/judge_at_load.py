@@ -77,7 +77,7 @@ def measure_at_load(test: Test, views: Views, catalogue: Catalogue, groups: Sequ
 
 
 def noise_between(noises: Mapping[str, Noise | None], runs: tuple[int, int]) -> Callable[[str], float]:
-    """Return a function from slug to the noise of log(new / base) between runs (standard deviation; 0 if unknown)."""
+    """Return a function that maps a slug to the SD of log(new / base) from noise between runs (0 if unknown)."""
     per_run = math.sqrt(1.0 / max(runs[0], 1) + 1.0 / max(runs[1], 1))
     return lambda slug: noise.sd * per_run if (noise := noises.get(slug)) else 0.0
 
@@ -126,7 +126,7 @@ def noise_at_load(metric: Metric, groups: Sequence[RepeatedRuns] = (), *, misrea
 
 
 def learned_at_load(slug: str, groups: Sequence[RepeatedRuns]) -> Noise | None:
-    """Noise of a metric at equal load from repeated unbounded runs alone."""
+    """Noise of a metric at equal load from repeated unbounded runs alone; None without such runs."""
     measured = [group.at_load[slug] for group in groups if slug in group.at_load]
     if not measured:
         return None

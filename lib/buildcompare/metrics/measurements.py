@@ -27,8 +27,8 @@ BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default between-session noise of durations, from two pairs of sessions of one commit (181 benchmarks of CPython,
 pairs 0 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. On nights 0 to 9 (tuning), 4 finds
-84 % of 10 % changes and marks 0.2 % of unchanged rows; 2 finds 76 %. On nights 10 to 19, 4 finds 92 % and marks 0 %."""
+"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. With 4, nights 0 to 9 (tuning) show
+84 % of 10 % changes and 0.2 % false positives; with 2, they show 76 %. With 4, nights 10 to 19 show 92 and 0 %."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
@@ -36,7 +36,7 @@ BATCHES = 5  # parts into which a session's values are split to measure their sc
 class Measured:
     """Metric of a test before its judgement, independent of margins."""
 
-    metric_name: str  # name of the series, for the catalogue
+    metric_name: str  # name of the series, by which the catalogue finds the metric
     row: MetricResult
     effect: Effect | None  # None if not computed yet, or if the metric cannot be judged
     levels: Pair[list[RunLevel]]
@@ -65,7 +65,7 @@ def unjudged_row(metric: Metric, levels: Pair[list[Level]], reason: Reason | Non
 def with_effects(measured: Sequence[Measured], paired: Collection[int] = ()) -> list[Measured]:
     """Measure the missing effects of metrics without a `reason`; repeated runs of all metrics help to estimate noise.
 
-    `paired` are the positions of metrics whose runs of both builds are pairs.
+    `paired` holds the positions of metrics whose runs form pairs of a base run and a new run.
     """
     left = {at: each for at, each in enumerate(measured) if each.effect is None and each.row.reason is None}
     levels, priors = ({at: getattr(each, of) for at, each in left.items()} for of in ("levels", "noise"))
@@ -159,8 +159,8 @@ def noise_of_sessions(base: Sequence[FloatArray], new: Sequence[FloatArray]) -> 
 def in_sessions(runs: Mapping[Side, Sequence[Recording]]) -> tuple[dict[Side, list[Recording]], bool]:
     """Join the runs of each session of a build, and tell whether the sessions are paired.
 
-    Sessions are paired if both builds have the same session names, if each has more than `LEAST_REPEATS` sessions, and
-    if pairing makes most intervals narrower. Paired sessions are returned in the same order.
+    Sessions are paired if both builds have the same session names, if each build has over `LEAST_REPEATS` sessions, and
+    if pairing makes most intervals narrower (assumed for few metrics). Paired sessions are returned in the same order.
     """
     joined: dict[Side, list[Recording]] = {}
     for side in SIDES:
@@ -188,7 +188,7 @@ def _pairs_narrow(sessions: Mapping[Side, Sequence[Recording]]) -> bool:
 
 
 def sessions_of(runs: Mapping[Side, Sequence[Recording]]) -> Sessions | None:
-    """Return the sessions of both builds; None if the runs do not state their sessions."""
+    """Return the sessions of both builds; None if no run states its session."""
     stated = [run.session for side in SIDES for run in runs[side]]
     if not any(stated) and None in stated:
         return None
@@ -204,7 +204,7 @@ def no_ratio(metric: Metric, levels: Pair[list[Level]]) -> ReasonCode:
 
 
 def _counts(runs: Sequence[Recording], metric: Metric, name: tuple[str, str] | None) -> list[Counts]:
-    """Return the failures of each run that recorded `metric`; the measurements `name` count the attempts."""
+    """Return the failures of each run that recorded `metric`; `name` has slug and unit of the metric of attempts."""
     outcomes = []
     for run in runs:
         level = next((level_of(values, metric.unit) for values in _values([run], metric.slug)), None)

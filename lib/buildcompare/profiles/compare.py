@@ -15,7 +15,7 @@ from buildcompare.stats.effects import holm
 from buildcompare.stats.planning import ALPHA, quantile
 
 LEAST_PERCENT = 1.0
-"""Minimum share in percent. Frames below it in both builds are omitted, because each statistical test costs power."""
+"""Minimum share in percent. Frames below it in both builds are omitted, because more tests lower the power."""
 MOST_FRAMES, MOST_FRAMES_COMPARED = 20, 500  # maximum number of frames in a table, and of compared frames
 NESTED = 0.9
 """`total` omits a frame if the change of one of its callees is at least this fraction of the frame's change."""
@@ -75,7 +75,7 @@ def mean_stacks(profiles: Sequence[Profile]) -> dict[Stack, float]:
 
 
 def frame_shares(profile: Profile, *, own: bool) -> Shares:
-    """Map each frame to the share (0 to 1) of stacks that end in the frame (`own`), or that contain it."""
+    """Map each frame to the share (0 to 1) of samples whose stack ends in the frame (`own`), or contains it."""
     shares: Shares = defaultdict(float)
     whole = profile.weight
     for stack, weight in profile.stacks.items():
@@ -85,7 +85,7 @@ def frame_shares(profile: Profile, *, own: bool) -> Shares:
 
 
 def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
-    """Make the rows of frames of at least `LEAST_PERCENT`, the largest change first."""
+    """Make a row for each frame whose share in a build is at least `LEAST_PERCENT`, the largest change first."""
     shares = profiles.map(lambda each: [frame_shares(profile, own=own) for profile in each])
     frames = sorted({frame for profile in chain(*shares) for frame in profile})
     if not frames:
@@ -112,9 +112,9 @@ def _rows(profiles: Pair[list[Profile]], *, own: bool) -> list[FrameResult]:
 def _noise(
     profiles: Pair[list[Profile]], table: Pair[np.ndarray], kept: np.ndarray
 ) -> tuple[Sequence[float | None], Sequence[float | None]]:
-    """Return the limit of 95 % of the differences between unchanged builds (percentage points), and adjusted p-values.
+    """Return for each frame the difference (points) that 5 % of pairs of equal builds exceed, and the adjusted p-value.
 
-    Both lists have one item per frame, None if neither build has several profiles. A share p in n samples has the
+    All items of both lists are None if neither build has several profiles. A share p in n samples has the
     variance p (1 - p) / n. Differences between runs add (p (1 - p))^2 times a factor common to all frames. The observed
     variance of a frame is averaged with this model (`OWN_PART`; Smyth 2004, Statistical Applications in Genetics and
     Molecular Biology 3).
@@ -123,7 +123,7 @@ def _noise(
     if not df or not kept.size:
         return [None] * kept.size, [None] * kept.size
     groups = [table[side][:, kept] for side in SIDES]
-    shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # against rounding errors
+    shares = np.clip(np.concatenate(groups).mean(axis=0), 0.0, 1.0)  # rounding errors may exceed this range
     scale = shares * (1.0 - shares)
     sizes = profiles.map(lambda each: np.array([profile.samples for profile in each]))
     counted = scale * float(np.mean(1.0 / np.concatenate([*sizes])))

@@ -17,7 +17,7 @@ from buildcompare.recordings.files import InputFile, read_input
 
 EXPECTED = "a profile: folded stacks, or pprof"
 MAX_DEPTH, MAX_STACKS, MAX_FRAMES, MAX_FIELDS = 1_000, 200_000, 2_000_000, 1_000_000
-"""Maximum numbers: frames in one stack, different stacks, frames in all stacks, and fields in a pprof file."""
+"""Maximum numbers of frames in a stack, of different stacks, of frames in all stacks, and of fields in a pprof file."""
 _LINE = re.compile(r":\d+(?=\)(?:;|$))")
 """Line number in py-spy's ``name (file.py:12)``; it is removed because every edit above the line changes it."""
 

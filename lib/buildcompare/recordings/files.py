@@ -23,7 +23,7 @@ from buildcompare.config.remote import is_remote
 from buildcompare.recordings.series import LATEST, FloatArray, Series
 
 MAX_BYTES = 32_000_000
-"""Maximum bytes of an unpacked file: 20 h of 40 graphs take 26 MB as JSON; reading takes 25 times as much memory."""
+"""Maximum bytes of an unpacked file other than a table: 20 h of 40 graphs take 26 MB as JSON. Reading takes 650 MB."""
 MAX_TABLE_BYTES = 500_000_000  # maximum bytes of an unpacked text table; reading takes up to 5 times this memory
 MAX_COLUMNS = 250  # maximum number of columns of a table
 MAX_GRAPHS = 200  # maximum number of series that a report draws for one run
@@ -46,7 +46,7 @@ class InputFile:
         return {"path": self.path, "sha256": hashlib.sha256(self.stored).hexdigest(), "bytes": len(self.stored)}
 
     def fault(self, key: str | None, expected: str, found: str) -> InputError:
-        """Make the error of a fault in this file."""
+        """Make the error for a fault in this file."""
         return InputError(file=self.path, key=key, expected=expected, found=found)
 
     def json(self) -> Any:

@@ -13,7 +13,7 @@ from buildcompare.recordings.recording import Recording
 
 @dataclass(frozen=True)
 class FileSource:
-    """One kind of file: its description in errors, its reader, and the test that recognises its contents."""
+    """One kind of file: its description in errors, its reader, and the function that recognises its contents."""
 
     expected: str
     read: Callable[[InputFile, Catalogue], Recording]

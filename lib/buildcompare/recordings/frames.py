@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # elapsed times outside these need a stated unit
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # outside these, elapsed times need a unit
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",
@@ -136,7 +136,7 @@ def _counts_rows(column: pd.Series) -> bool:
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: a name like ``x_total``, no negative value, few falls (1 % of steps, or 3 to near zero)."""
+    """Test for a counter: a name like ``x_total``, no negative value, and at most 1 % falls or 3 falls to near zero."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
     if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):
@@ -216,7 +216,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 
 
 def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
-    """For each unlisted metric of requests with a status label, yield the sum of its series with a bad status, or 0."""
+    """Yield the sum of bad statuses of each unlisted metric of requests with statuses, unless `series` has this sum."""
     for name in dict.fromkeys(each.name for each in series):
         same, of = [each for each in series if each.name == name], _REQUESTS.fullmatch(name)
         texts = [[each.labels.get(label, "").removesuffix(".0") for each in same] for label in STATUS]
@@ -235,7 +235,7 @@ def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
 
 
 def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Catalogue) -> Iterator[Curve]:
-    """Yield a curve for each column, named after it; for unlisted columns of a Grafana export, named after the file."""
+    """Yield each column as a curve, named after the column, or after the panel for unlisted columns from Grafana."""
     grafana = _GRAFANA_NAME.fullmatch(Path(file.path or "").name)
     title, of_title = unit_in(grafana[1].strip(), catalogue) if grafana else (None, "")
     for column in map(str, frame.columns):
@@ -252,7 +252,7 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 
 
 def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
-    """Split a header such as ``P99 API times (ms)`` into metric and unit if the catalogue lists the metric."""
+    """Split a header such as ``P99 API times (ms)`` into a listed metric and its unit; else the unit is empty."""
     name, unit = split_unit(column)
     if unit and unit.casefold() != "min" and catalogue.find(name).known:  # `_min` is a minimum
         return name, unit
@@ -281,7 +281,7 @@ def _digitised(series: Sequence[Series]) -> tuple[Note, ...]:
 
 
 def _row(file: InputFile, rows: pd.Index, index: int) -> str:
-    """Return how messages name a place in the data: a line of a file or a row of a frame."""
+    """Name a row of the data for messages, such as ``line 3`` of a file or ``row 3`` of a frame."""
     return f"{'row' if file.path is None else 'line'} {rows[index]}"
 
 
@@ -391,7 +391,7 @@ def _instants(column: pd.Series, file: InputFile, place: Callable[[int], str]) -
 def numbers_of(
     column: pd.Series, file: InputFile, unit: str = "", *, stated: Sequence[str] = ()
 ) -> tuple[FloatArray, str]:
-    """Convert cells to numbers in `unit`, NaN if empty; `stated` are the units of cells that contain no unit.
+    """Convert cells to numbers in `unit`, with NaN for empty cells; `stated` holds the units stated outside the cells.
 
     Also return the unit of the numbers: `unit`, or if it is empty, the base unit of the first unit stated or in a cell.
     """
@@ -467,14 +467,14 @@ def with_decimal_points(
 
 
 def _texts(column: pd.Series, *, clean: bool = True) -> pa.ChunkedArray:
-    """Convert the cells of a column to text; `clean` strips blanks and turns empty cells into ``nan``."""
+    """Convert the cells of a column to text; `clean` strips blanks, and turns cells such as ``NA`` into ``nan``."""
     texts = pa.array([*map(str, column)] if pd.api.types.is_object_dtype(column) else column).cast(pa.string())
     texts = pc.fill_null(texts, "nan")
     return pc.if_else(pc.is_in(texts, pa.array(_NO_VALUE)), "nan", pc.utf8_trim_whitespace(texts)) if clean else texts
 
 
 def _all_numbers(column: pd.Series) -> FloatArray | None:
-    """Convert a column to numbers, NaN for empty cells; None if a cell is no plain number."""
+    """Convert a column to numbers, with NaN for empty cells; return None if a cell is not a plain number."""
     if column.dtype.kind == "m":  # durations are no plain numbers
         return None
     if pd.api.types.is_numeric_dtype(column):
@@ -486,7 +486,7 @@ def _all_numbers(column: pd.Series) -> FloatArray | None:
 
 
 def _cast(texts: pa.ChunkedArray) -> FloatArray:
-    """Parse numbers as `float` does, to the last bit; but ``1_000``, digits outside ASCII and text raise ValueError."""
+    """Parse numbers to the same bits as `float`; other text, ``1_000`` and digits outside ASCII raise a ValueError."""
     numbers = np.asarray(pc.cast(texts, "float64"))
     if np.isnan(numbers).any() and pc.any(pc.match_substring(texts, "(")).as_py():
         raise ValueError("nan(1), which Arrow takes for NaN")

@@ -23,7 +23,7 @@ from buildcompare.recordings.prometheus_session import open_session, timeouts
 from buildcompare.recordings.recording import FloatArray, LabelSummary, Note, Recording, Series
 
 WINDOW_KEYS = "start, end"  # keys that an error names if the window is wrong, such as one without samples
-MAX_POINTS = 10_999  # maximum points of one query; a server refuses more than 11,000
+MAX_POINTS = 10_999  # maximum points per series in a query; a server refuses more than 11,000
 MAX_PIECES = 500  # maximum queries for one window: 5.5 million points per series, or a year at 6 s
 _OF_WINDOW = re.compile(r"\b(start|end|range)\s*\(\s*\)", re.IGNORECASE)
 """Functions whose values depend on the window of the query. A query that calls them cannot be split into pieces."""
@@ -190,7 +190,7 @@ def _about(question: Question) -> Iterator[None]:
 
 
 def _joined(question: Question, asked: range, parts: Sequence[Answer], url: str) -> Answer:
-    """Join the answers to the pieces of one window, sort series by labels, and check that times are those asked."""
+    """Join the answers to the pieces of one window, sort series by labels, and check that all times were requested."""
     pieces: dict[tuple[tuple[str, str], ...], list[tuple[FloatArray, FloatArray]]] = {}
     for part, piece in zip(parts, _pieces(question, asked), strict=True):
         for times in {id(times): times for _, times, _ in part.series}.values():  # check each array of times once
@@ -218,7 +218,7 @@ def _step_ms(answer: Answer, asked: range) -> int:
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
-    """Make the series of an answer. Labels that all series share are left out, except in label tables."""
+    """Make the series of an answer, none for single values; omit labels that all share, except in label tables."""
     if question.role == "summary" or question.role == "resets":
         return []
     of_labels = question.role in _OF_LABELS

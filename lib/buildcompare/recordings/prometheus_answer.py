@@ -41,7 +41,7 @@ class Answer:
     """The series of one query, each with its labels, and the server's warnings."""
 
     series: tuple[tuple[Mapping[str, str], FloatArray, FloatArray], ...]
-    """Labels, times (s since 1970) and values of each series. Never change an array, as several series may share it."""
+    """Labels, times (s since 1970) and values of each series. Never change an array: series may share it."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -51,7 +51,7 @@ class Answer:
 
 
 def read_answer(chunks: Iterable[bytes], hide: Callable[[str], str] = str) -> Answer:
-    """Parse the answer to a range query while it arrives; `hide` is applied to all text in it.
+    """Parse the answer to a range query while it arrives; `hide` is applied to its labels and warnings.
 
     Raises
     ------

@@ -27,7 +27,7 @@ MAX_BYTES = 1_000_000_000  # maximum bytes of one answer: 5,000 series of 1,081 
 MAX_PAGE = 10_000_000  # maximum bytes of an answer without samples
 MAX_PAGE_WORDS = 100_000  # maximum characters of an error page that are searched for secrets and quoted
 LONG_QUERY = 1_500
-"""Queries of this many characters or more are sent in the body, as proxies refuse addresses of a few kilobytes."""
+"""Queries of this many characters or more are sent in the body, because proxies refuse long addresses."""
 _REFUSALS: tuple[tuple[Collection[int], str | None, str], ...] = (
     (range(300, 400), "source.url", "the query API itself"),
     ((401, 403, 407), "source.auth", "to be let in"),
@@ -109,7 +109,7 @@ class Client:
         return self._repeated(path, {}, read)
 
     def _repeated(self, path: str, fields: Mapping[str, str], read: Callable[[HTTPResponse], T]) -> T:
-        """Send a request, and repeat it after a damaged answer; urllib3 repeats it after other temporary faults."""
+        """Send a request, and repeat it after a `PassingError`; urllib3 repeats it after other temporary faults."""
         started, most_s, attempt = time.monotonic(), sessions.PATIENCE * sessions.timeouts(self._source)[1], 0
         sessions.limit.is_over = lambda: self.stopped.is_set() or time.monotonic() > started + most_s
         try:

@@ -34,7 +34,7 @@ _BUSY = (429, 502, 504)  # temporary statuses: the request is repeated
 
 
 class Session(requests.Session):
-    """Send a POST's parameters in its body, where long queries fit; follow no redirect, to keep our headers private."""
+    """Session that sends a POST's parameters in its body, where long queries fit; by default it follows no redirect."""
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:  # type: ignore[override]  # options pass on
         """Send one request; prometheus-api-client calls this method too."""
@@ -44,7 +44,7 @@ class Session(requests.Session):
 
 
 class TrickleError(Exception):
-    """An answer takes longer than its total time limit."""
+    """An answer takes longer than its total time limit, or the client is stopped."""
 
 
 limit = threading.local()
@@ -138,7 +138,7 @@ def credentials(source: Source) -> tuple[dict[str, str], list[str]]:
     headers = {name: _secret(f"headers_env.{name}", variable) for name, variable in source.headers_env.items()}
     secrets = [*headers.values()]
     if source.auth is not None:
-        named = source.auth.model_dump(exclude_none=True)  # a token, or a user and a password
+        named = source.auth.model_dump(exclude_none=True)  # where to find a token, or user and password
         login = [_secret(f"auth.{key}", name, ascii_only=len(named) == 1) for key, name in named.items()]
         basic = base64.b64encode(":".join(login).encode()).decode()
         headers["Authorization"] = f"Bearer {login[0]}" if len(login) == 1 else f"Basic {basic}"

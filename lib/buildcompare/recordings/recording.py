@@ -29,7 +29,7 @@ __all__ = [
 
 
 ALIKE = 1.1  # Series are sampled at the same times if together they have at most this many distinct times per step
-LATE = 2.0  # In a sum, a series is 0 at times over this many steps before its first or after its last sample
+LATE = 2.0  # In a sum, a series counts as 0 at times over this many steps before its first or after its last sample
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Recording:
         return next((series for series in matches if labels is None or dict(series.labels) == dict(labels)), None)
 
     def total(self, metric: str) -> Series | None:
-        """Return the graph series of `metric`; several series (of instances, say) are summed.
+        """Return the graph series of `metric`, or None; several series, such as of instances, are summed.
 
         A series counts as 0 at times over `LATE` steps before its first or after its last sample. Other times at which
         a series lacks a sample are left out. Of series that are sampled at different times, only shared times are kept.
@@ -232,7 +232,7 @@ class Recording:
         return pd.Series(values, index=pd.Index(elapsed, name="elapsed_s"), name=series.metric, copy=True)
 
     def coverage(self, series: Series, window: tuple[float, float] | None = None) -> SeriesCoverage:
-        """Count the samples that a series has and should have in the run, or in a `window` in elapsed seconds."""
+        """Count the samples that a series has and should have in a `window` (elapsed seconds; default: the run)."""
         start, end = window or (0.0, self.duration_s)
         elapsed, step = series.times - self.window[0], series.step_s
         first = np.searchsorted(elapsed, max(start, 0.0))

@@ -23,7 +23,7 @@ LATEST = 7_258_118_400.0  # the year 2200, in seconds since 1970: larger numbers
 
 
 def to_float(text: object) -> float:
-    """Convert text to a number; ValueError for underscores as in ``1_0``, blanks and characters outside ASCII."""
+    """Convert text as `float` does, but refuse underscores as in ``1_0``, blanks and characters outside ASCII."""
     if not re.fullmatch(r"[!-^`-~]+", str(text)):
         raise ValueError(f"{text!r}, which is no number")
     return float(str(text))

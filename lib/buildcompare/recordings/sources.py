@@ -257,7 +257,7 @@ def record(run: Run, source: Source, catalogue: Catalogue) -> Recording:
     if run.values is not None:
         return recording_of_values(run.values, catalogue)
     if run.file is None:
-        from buildcompare.recordings.prometheus import pull_run  # late: importing the client is slow
+        from buildcompare.recordings.prometheus import pull_run  # imported late, because it is slow
 
         if run.window is not None and run.window[1].timestamp() > time.time() + AHEAD_S:
             expected = "a time that is past (`watch` follows a test that still runs)"
@@ -308,7 +308,7 @@ def recording_of_values(values: Mapping[str, float | Sequence[float]], catalogue
 
 
 def _here(path: str | Path) -> str:
-    """Make a path absolute if it exists in the working folder; return URLs and all other paths unchanged."""
+    """Make a path or pattern absolute if the working folder has a match; return URLs and all others unchanged."""
     if is_remote(path):
         return str(path)
     there = "\0" not in str(path) and (Path(path).exists() or glob.glob(str(path)))
@@ -345,7 +345,7 @@ def _read(
 
 
 def with_samples(recording: Recording, file: str | None) -> Recording:
-    """Return the recording; raise an error if its window, names or size are invalid, or it holds no number."""
+    """Return the recording; raise an error if its window, names or number of graphs are wrong, or it holds no value."""
     start, end = recording.window
     if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start <= end < LATEST):
         expected = "a start and a later end between 1970 and 2200"
@@ -439,7 +439,7 @@ def _kept(slot: Slot, run: Run, source: Source, catalogue: Catalogue, *, refresh
 
 
 def _identity(source: Source) -> str | None:
-    from buildcompare.recordings.prometheus_session import identity  # late: importing it is slow
+    from buildcompare.recordings.prometheus_session import identity  # imported late, because it is slow
 
     return identity(source)
 
@@ -460,7 +460,7 @@ def _request(run: Run, source: Source, catalogue: Catalogue) -> str:
 
 
 def shown(pulls: Sequence[tuple[Slot, Run]], *, quiet: bool = False) -> Iterator[tuple[Slot, Run]]:
-    """Yield the runs to pull, and show the progress of the pulls."""
+    """Yield the runs to pull; unless `quiet`, show the progress on a terminal or in a notebook."""
     if quiet or not pulls:
         yield from pulls
         return

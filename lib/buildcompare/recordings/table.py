@@ -65,7 +65,7 @@ _SCHEMA = pa.schema(
 
 
 def read_table(file: InputFile, catalogue: Catalogue) -> Recording:
-    """Read every sample of a table, NaN included."""
+    """Read a table of samples, or a recording in buildcompare's Parquet, NaN included."""
     origin: dict[str, object] = {"kind": "recorded", "files": [file.provenance]}
     if file.contents.startswith(b"PAR1"):
         table = open_table(file)
@@ -95,7 +95,7 @@ SOURCE = FileSource(EXPECTED, read_table, lambda contents: contents.lstrip()[:1]
 
 
 def with_labels(recording: Recording, path: str) -> Recording:
-    """Add the label values of the table at `path` to a recording."""
+    """Add the label values of the table at `path` to a recording; refuse a recording that already has some."""
     files = recording.provenance["files"]
     if recording.label_summaries:
         expected = "no `labels` where the recording holds a table of labels"
@@ -261,7 +261,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast a column to a type of tables of samples: number, boolean, text, duration, or timestamp without zone."""
+    """Cast a column to a type that samples may have: number, boolean, text, duration, or timestamp without zone."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):  # drop the zone; microseconds cover every year
         return column.cast(pa.timestamp("us"), safe=False)

@@ -56,7 +56,7 @@ class _Outputs:
 
 
 class _Stream(io.TextIOBase):
-    """Standard output or error of the cells; successive texts of one stream are one output."""
+    """Standard output or error of the cells; successive texts of one stream are joined to one output."""
 
     def __init__(self, name: str, outputs: _Outputs) -> None:
         self._name, self._outputs = name, outputs
@@ -105,7 +105,7 @@ class WarmEngine:
 
     @classmethod
     def execute_notebook(cls, nb: Any, kernel_name: str, **options: Any) -> Any:
-        """Run the notebook; papermill calls this method of every engine."""
+        """Run the notebook in a child process, or in this process if it is a child; papermill calls this method."""
         if processes.is_child():
             from papermill.engines import Engine
 
@@ -115,7 +115,7 @@ class WarmEngine:
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: object) -> None:
-        """Run code cells in order until one fails."""
+        """Run code cells in order until a cell fails that has no tag `CAN_FAIL`."""
         from matplotlib import pyplot  # late import: every import of papermill loads engine.py
 
         nb_man.nb.metadata["language_info"] = LANGUAGE

@@ -73,5 +73,5 @@ def _readme(nb: NotebookNode, resources: dict[str, Any]) -> str:
 
 def convert(exporter: Any, notebook: NotebookNode, **resources: object) -> tuple[str, dict[str, bytes]]:
     """Convert an executed notebook as ``jupyter nbconvert`` does; return the text, and other files by their paths."""
-    text, used = exporter(default_preprocessors=[]).from_notebook_node(notebook, resources)  # they would change nothing
+    text, used = exporter(default_preprocessors=[]).from_notebook_node(notebook, resources)  # no preprocessor is needed
     return text, used.get("outputs") or {}

@@ -42,7 +42,7 @@ def graphs_of(notebook: NotebookNode, results: Results) -> list[Figure]:
 
 
 def files_of(graphs: Sequence[Figure], results: Results, suffix: str | None = "svg") -> dict[str, bytes]:
-    """Map paths relative to README.md to contents: the files of `graphs`, and pictures in hand-written text."""
+    """Return the contents of graph files and of pictures in hand-written text, by path relative to README.md."""
     drawn = {
         str(GRAPHS / f"{each.name}.{suffix}"): each.png if suffix == "png" else each.svg.encode() for each in graphs
     }
@@ -114,7 +114,7 @@ def markers(block: str) -> str:
 
 
 def read_written(file: Path) -> dict[str, str]:
-    """Read the text between the markers of each block; raise :class:`InputError` if a marker is broken or missing."""
+    """Read the text of each block; raise :class:`InputError` if the file is unreadable or its markers are faulty."""
     fault = functools.partial(InputError, file=file)
     try:
         text = file.read_bytes().decode("utf-8")

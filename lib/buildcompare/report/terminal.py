@@ -83,7 +83,7 @@ def table_rows(test: TestResult, *, every: bool = False) -> tuple[list[Row], Cou
 
 
 def _levels(row: Change, unit: str) -> Pair[str]:
-    """Format both values. If a number of supported users is unknown, its lower bound is shown."""
+    """Format the values of both builds. If a number of supported users is unknown, its lower bound is shown."""
     values = Pair(row.base, row.new)
     if unit != "users":
         return values.map(lambda value: numbers.short_quantity(value, unit))

@@ -28,7 +28,7 @@ class Model(BaseModel):
 class KindResult(Model):
     """The results of a kind of comparison that another package registers (:class:`buildcompare.config.kinds.Kind`)."""
 
-    model_config = ConfigDict(defer_build=True)  # built at first use, to avoid circular imports with other packages
+    model_config = ConfigDict(defer_build=True)  # pydantic builds the schema at first use, to avoid circular imports
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:

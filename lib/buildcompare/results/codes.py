@@ -1,4 +1,4 @@
-"""Codes of results.json: each status, verdict, severity, kind and source is an enum. This module imports fast."""
+"""Codes of results.json as enums: statuses, verdicts, severities, kinds and sources. This module loads no pydantic."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from buildcompare.results.codes import DriftKind, NoHistory, NoiseSource, Pair, 
 
 
 class SetupDifference(Model):
-    """A setting with another value than in the earlier comparison `against`; values are plain text."""
+    """A setting that differs between this comparison and the earlier one, `against`; values are plain text."""
 
     setting: str
     against: str
@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference of two databases in supported users, in percent; null if unknown or if the order changed."""
+    """Earlier difference of two databases in supported users, in percent; null if unknown, or if it is now opposite."""
 
     comparison: str
     base: Number = None
@@ -42,14 +42,14 @@ class Drift(Model):
     value: Number
     delta_percent: Number
     ci_low: Number
-    """Low end of the 95 % interval of `delta_percent`; the interval includes only run-to-run noise on one setup."""
+    """Low end of the 95 % interval of `delta_percent`; it covers only run-to-run noise on one setup."""
     ci_high: Number
     p_value: Number
     noise_source: NoiseSource
     same_version: bool
-    """Whether both builds have the same major and minor version; if not, the versions may explain the difference."""
+    """Whether `label` and `against_label` have the same major and minor version; if not, this may explain the drift."""
     z: Number = None
-    """Z-score of log(`value` / `before`) for equal versions and kind `same_version`; null for fewer than 5 drifts."""
+    """Z-score of log(`value` / `before`); null unless `kind` is `same_version`, versions agree, and 5 drifts exist."""
     jump: bool = False
     setup_changed: list[str] = Field(default_factory=list)
     """Settings that changed since the earlier comparison; empty if no change is recorded."""
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust SD of drifts of supported users between two measurements of a version; null for fewer than 5 (`links`)."""
+    """Robust SD of `links` drifts of supported users between two measurements of a version; null for fewer than 5."""
 
     type: TestType
     db_engine: str | None
@@ -85,7 +85,7 @@ class RepeatedMeasurements(Model):
 
 
 class BumpsChanged(Model):
-    """A test whose builds both gained or lost early bumps (rises that fall back) since `against`."""
+    """A test in which early bumps (rises that fall back) appeared or vanished in both builds since `against`."""
 
     test: str
     against: str

@@ -1,8 +1,8 @@
 """The schema of results.json: the one summary that every report format is rendered from.
 
 New fields may be added at any time; `schema_version` rises if a field is renamed, removed or changes its meaning.
-Results of the same inputs differ only in `provenance.run`. Times without a time zone are in seconds from the start of
-their run. The value of a field `*_percent` is in percent: 5.0 means 5 %.
+Results of the same inputs differ only in `provenance.run`. Timestamps without a time zone are seconds since the start
+of their run. The value of a field `*_percent` is in percent: 5.0 means 5 %.
 """
 
 from typing import Any, Literal
@@ -66,7 +66,7 @@ class ValidityReason(Model):
     until_s: Number = None
     """Elapsed seconds at which the valid part of the run ends; null if this reason does not shorten the run."""
     numbers: dict[str, Number] = Field(default_factory=dict)
-    """Observed and expected values by name; times are in elapsed seconds."""
+    """Observed and expected values by name; points in time are in elapsed seconds."""
 
 
 class Validity(Model):
@@ -85,7 +85,7 @@ class Validity(Model):
 
 
 class ServerResult(Model):
-    """The server that a run was pulled from, and its warnings."""
+    """The server from which the metrics of a run were pulled, and its warnings."""
 
     kind: str
     version: str
@@ -140,9 +140,9 @@ class AlertResult(Model):
     times: int
     """Number of times that the query rose to the threshold, over all runs of the build."""
     share_steady: float
-    """Fraction (0 to 1) of the samples in the steady window that are at or above the threshold."""
+    """Fraction (0 to 1) of the samples in the steady window that reach the threshold: mean over the runs."""
     nearness: Number
-    """95th percentile of the query in the steady window, divided by the threshold; null without a steady window."""
+    """95th percentile of the query in the steady window / threshold: mean over the runs; null without such a window."""
 
 
 NEAR = 0.8
@@ -161,17 +161,17 @@ class LimitedBy(Model):
         return [use for use in self.alerts if use.build == build]
 
     def first(self, build: Side) -> AlertResult | None:
-        """The alert that reached its threshold first; None if none did."""
+        """The alert of `build` that reached its threshold first; None if none did."""
         fired = [use for use in self.of(build) if use.first_s is not None]
         return min(fired, key=lambda use: use.first_s or 0.0, default=None)
 
     def limiting(self, build: Side) -> AlertResult | None:
-        """The alert that was at its threshold for the largest fraction of the steady window; None if none was."""
+        """The alert of `build` that was longest at its threshold in the steady window; None if none was."""
         use = max(self.of(build), key=lambda use: use.share_steady, default=None)
         return use if use is not None and use.share_steady > 0.0 else None
 
     def near(self, build: Side) -> list[AlertResult]:
-        """The alerts whose `nearness` (95th percentile / threshold) is at least `NEAR`, in descending order."""
+        """The alerts of `build` whose `nearness` (see :class:`AlertResult`) is at least `NEAR`, the largest first."""
         near = [use for use in self.of(build) if (use.nearness or 0.0) >= NEAR]
         return sorted(near, key=lambda use: -(use.nearness or 0.0))
 
@@ -193,10 +193,10 @@ class Event(Model):
     size_percent: Number
     ci: tuple[Number, Number] | None
     group: int | None
-    """Number, from 1, of a group of simultaneous events in one build; null only in results of earlier versions."""
+    """Number, from 1, of the group of simultaneous events with this event; null only in results of earlier versions."""
     matched: bool
     warning: bool = False
-    """True if only one build has it, significantly beyond the margin (6 margins for a spike or drop in one metric)."""
+    """True if only one build has this event, significantly beyond the margin (6 margins for a lone spike or drop)."""
 
 
 class Distribution(Model):
@@ -208,7 +208,7 @@ class Distribution(Model):
     """95 % interval of the mean, computed as for independent values."""
     sd: float
     quantiles: dict[str, tuple[float, Number, Number]]
-    """By probability (such as ``0.99``): the quantile and both ends of its 95 % interval (null with too few values)."""
+    """Probability (such as ``0.99``) -> quantile and ends of its 95 % interval; an end is null for too few values."""
 
 
 class DistributionResult(Model):
@@ -260,7 +260,7 @@ class Sessions(Model):
 class TestResult(Model):
     """One test of the comparison."""
 
-    __test__ = False  # pytest would collect it by its name
+    __test__ = False  # otherwise pytest would collect this class, because of its name
 
     name: str
     type: codes.TestType
@@ -331,7 +331,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Plans: 1 further run, and the fewest further runs that detect a change of 1.5 times the margin (at most 8)."""
+    """Plans: 1 further run, and the fewest further runs (at most 8) that detect a change of 1.5 times the margin."""
 
     @property
     def undecided(self) -> bool:
@@ -342,7 +342,7 @@ class PlannedRow(Model):
 class TestPlan(Model):
     """Plan of further runs of one test: their order, and the changes that they would detect."""
 
-    __test__ = False  # pytest would collect it by its name
+    __test__ = False  # otherwise pytest would collect this class, because of its name
 
     test: str
     hours: float
@@ -420,7 +420,7 @@ class ArtefactProvenance(Model):
     test: str
     """Name of the test; for a run in a matrix of variants, its factor levels."""
     build: Side | None
-    """Build of the run; null if several variants are compared. Then `run` is a running number over all variants."""
+    """Build of the run; null if several variants are compared. In that case, `run` numbers the runs of all variants."""
     run: int
     path: str
     """Folder of the copied files, relative to the folder of the report."""
@@ -441,7 +441,7 @@ class Provenance(Model):
 class Results(Model):
     """The whole of results.json."""
 
-    model_config = ConfigDict(defer_build=True)  # built at first use, to avoid circular imports with other packages
+    model_config = ConfigDict(defer_build=True)  # pydantic builds the schema at first use, to avoid circular imports
 
     schema_version: Literal[2] = 2
     comparison: str

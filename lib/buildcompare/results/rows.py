@@ -21,7 +21,7 @@ class Tested(Change):
     """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """Low end of the 95 % interval of `delta_percent` (1 - `level` at repeated analyses), unadjusted for other rows."""
+    """Low end of the 95 % interval of `delta_percent`, unadjusted for other rows; repeated analyses use 1 - `level`."""
     ci_high: Number = None
     p_value: Number = None
 
@@ -98,7 +98,7 @@ class MixMover(Model):
 
 
 class TrafficMixResult(Model):
-    """Change of an average time, split into effects of mix (`mix_percent`) and speed of calls (`speed_percent`)."""
+    """Change of an average duration, split into effects of mix (`mix_percent`) and speed of calls (`speed_percent`)."""
 
     group: str
     kind: Literal["mix", "speed", "both", "neither", "unknown"]
@@ -144,7 +144,7 @@ class MetricResult(Decided, MetricRow):
     labels: dict[str, str] = Field(default_factory=dict)
     margin_percent: float
     levels: Pair[list[float]]
-    """Level of each run, if known; `base`, `new`: their geometric mean (arithmetic for outcomes and levels of 0)."""
+    """Known levels of the runs. `base` and `new` are their geometric means (arithmetic for outcomes or levels of 0)."""
     mean: Pair[Number]
     """Arithmetic mean of a run's samples, averaged over the runs of each build; null if no run has usable samples."""
     p_adjusted: Number = None
@@ -155,7 +155,7 @@ class MetricResult(Decided, MetricRow):
     failed_percent: Pair[Number] | None = None
     """Failed part of the attempts, in percent, if failures and attempts are counted; else null."""
     status: Status
-    """Status of the change. With `better: neutral`, a rise is an improvement, and a fall a regression."""
+    """Status of the change. If `better` is neutral, a rise is called improvement, and a fall is called regression."""
     reason: Reason | None
     reading_error_percent: Number = None
     """Standard deviation, in percent, of errors in reading levels off plots. Null if no run was read off a plot."""

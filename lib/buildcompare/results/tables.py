@@ -1,4 +1,4 @@
-"""The tables of a report as frames and CSV."""
+"""The tables of a report as data frames and as CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def frame(model: type[BaseModel], rows: Iterable[tuple[str | None, BaseModel]]) -> pd.DataFrame:
-    """Convert rows to a frame. Nested models become columns, and reasons become codes. Lists of models are omitted."""
+    """Put (test, row) pairs into a data frame: nested models as columns, reasons as codes, and no lists of models."""
     made = _flattened(rows)
     empty = ["test", *("metric" if name == "slug" else name for name in model.model_fields if name != "test")]
     return pd.DataFrame(made, columns=None if made else empty)
@@ -60,7 +60,7 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Write rows as CSV below a header with the names of all columns; an empty text if there are no rows."""
+    """Return rows as CSV below a header with the names of all columns; return an empty text if there are no rows."""
     rows = [{name: _cell(value) for name, value in row.items()} for row in rows]
     text = io.StringIO()
     table = csv.DictWriter(text, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
@@ -71,7 +71,7 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would take for a formula; return other values unchanged."""
+    """Put an apostrophe before text that a spreadsheet would take for a formula; in all text, replace CR by LF."""
     text = value.replace("\r", "\n") if isinstance(value, str) else ""  # csv quotes "\n", but not "\r"
     return f"'{text}" if _FORMULA.match(text) else text or value
 
@@ -99,7 +99,7 @@ def _distributions(test: TestResult) -> Rows:
 
 
 def _frames(test: TestResult) -> Rows:
-    """Yield each frame's share of samples: first in the frame itself (own), then in frame and callees (total)."""
+    """Yield a row for each frame: first shares of the frames themselves (own), then shares with callees (total)."""
     profiles = test.profiles
     for samples, rows in (("own", profiles.own), ("total", profiles.total)) if profiles else ():
         yield from ({"test": test.name, "samples": samples, **dict(row)} for row in rows)

@@ -1,4 +1,4 @@
-"""Schema of the users' curves in results.json: phases, bumps, ramps."""
+"""Schema of what results.json states about curves of connected users: phases, bumps and ramps."""
 
 from typing import Literal
 
@@ -68,7 +68,7 @@ class BetweenRuns(Model):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the difference is significant."""
+        """Whether the 95 % interval excludes zero, so that the difference is significant."""
         return not self.ci_low <= 0.0 <= self.ci_high
 
 

@@ -20,12 +20,12 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
 """Penalty, if not calibrated: (first number + second number / effective sample size) * long-run variance. Of unchanged
-AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), at most 5 % show a change (12 % of short ones with 0.9)."""
+AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), up to 5 % show a change; 12 % of short ones with 0.9 do."""
 PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, for noise around three preliminary segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93
-"""Maximum lag-1 autocorrelation of noise in series that are no load tests. In these, its covering score is better
-(0.73) than that of `HIGHEST_PHI` (0.71). In load tests, it gives events in 11 instead of 9 of 31 identical pairs."""
+"""Maximum lag-1 autocorrelation of noise in series from other sources than load tests. On them, this value has a better
+covering score than `HIGHEST_PHI` (0.73, not 0.71). In load tests, 11 instead of 9 of 31 identical pairs show events."""
 MAD_TO_SD = 1.0 / 0.6745
 """Standard deviation / median absolute deviation of a normal distribution (Rousseeuw & Croux 1993, JASA 88)."""
 CALIBRATION_RUNS = 10  # minimum number of identical runs from which a penalty is learned

@@ -110,9 +110,9 @@ class TestedEffect:
         return self.effect.interval(1.0 - self.level)
 
     def filled(self, row: Row) -> Row:
-        """Fill in the fields of `row` that state this judgement (see :class:`~buildcompare.results.Decided`)."""
+        """Return a copy of `row` with the fields of this judgement (see :class:`~buildcompare.results.Decided`)."""
         effect, margin, known = self.effect, self.margin_percent, type(row).model_fields
-        interval = self.interval if vars(row).get("delta_percent") is not None else (None, None)  # None: a base of zero
+        interval = self.interval if vars(row).get("delta_percent") is not None else (None, None)  # None if base is zero
         fields: dict[str, object] = dict(zip(("ci_low", "ci_high"), interval, strict=True))
         fields |= {"p_value": effect.p_value, "p_worse_one_sided": self.p_worse_one_sided, "status": self.status}
         fields |= {"p_adjusted": self.p_adjusted, "family": self.family, "noise_source": effect.noise_source}
@@ -153,7 +153,7 @@ def judge_levels(
     base, new
         Levels of the runs of each build, above zero, in any unit; shape (runs,). Their scatter is pooled with `noise`.
     noise
-        Run-to-run noise: standard deviation of the logarithm of a level (0.03: about 3 %), or
+        Run-to-run noise: standard deviation of the logarithm of a level (0.03 is about 3 %), or
         :class:`~buildcompare.stats.noise.Noise` with its degrees of freedom.
     margin_percent
         Smallest change that matters.
@@ -188,7 +188,7 @@ def judge_levels(
 
 
 def measure_effect(base: Sequence[RunLevel], new: Sequence[RunLevel], noise: Noise | None) -> Effect | None:
-    """Compare the mean log levels of base and new in one metric; None without noise or without positive levels."""
+    """Compare the mean log levels of base and new in one metric; None without noise, or if a level is not above 0."""
     return measure_effects({"": Pair([*base], [*new])}, {"": noise})[""]
 
 
@@ -322,7 +322,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # Worth: highest gain per cost among this and the metric's later steps, so that sorting keeps its steps in order.
+    # `worth` is the highest gain per cost of this and the metric's later steps, so sorting keeps its steps in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]

@@ -22,11 +22,11 @@ from buildcompare.stats.planning import root
 
 LENT_DF = 4.0
 """Maximum degrees of freedom of noise from runs of another test type or from other labels of a table. In simulated
-identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. A maximum of 8 marks up to 3.6 %."""
+identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as changed. With 8, up to 3.6 % are marked."""
 CATALOGUE_DF = 8.0
 """Degrees of freedom of a catalogue's noise: the default, and the maximum if the noise is rescaled to other machines.
 Noise of repeated runs with fewer degrees of freedom is pooled with other noise. In simulations (seeds from 1,000,000)
-and identical unbounded runs (tuning data), 4 or 6 leave more rows undecided than 8, and 15 gives more wrong rows."""
+and identical unbounded runs (tuning data), more rows are undecided with 4 or 6, and wrong with 15, than with 8."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
@@ -95,7 +95,7 @@ CONTRAST = ("comparison", "squares", "df", "misread")
 """Columns of a table with one row per test: number of the comparison, squared deviation of the test's log(new / base)
 from the comparison's mean (scaled to one run), degrees of freedom, and whether levels were read off plots."""
 Contrasts = Mapping[tuple[str, str], pd.DataFrame]
-"""Test type and slug of a metric -> table with the columns `CONTRAST`."""
+"""Maps the test type and the slug of a metric to a table with the columns `CONTRAST`."""
 Key = TypeVar("Key")
 
 
@@ -233,8 +233,8 @@ def laboratory_ratio(noises: Sequence[tuple[Noise, Noise]]) -> float:
 
     `noises` holds the noise of each metric from repeated runs and from the catalogue. The result is the maximum-
     likelihood scale of an F distribution of the metrics' ratios (Smyth 2004, Statistical Applications in Genetics and
-    Molecular Biology 3). The result is at least 1, because a few runs often agree by chance. As metrics are correlated,
-    `ALIKE` metrics count as one. A metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
+    Molecular Biology 3). The result is at least 1, because a few runs often agree by chance. Metrics are correlated,
+    so `ALIKE` metrics count as one. A metric with ratio 1 and one degree of freedom is added to stabilise the estimate.
     """
     ratio, df, prior_df = np.array(
         [(runs.sd**2 / stated.sd**2, runs.df, stated.df) for runs, stated in noises] + [(1.0, 1.0, CATALOGUE_DF)]

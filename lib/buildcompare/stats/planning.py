@@ -30,7 +30,7 @@ POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # added runs of each build over which looks share the error rate if no number of runs is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error rate of all looks (without a plan, of all but the first), for normal statistics: below `ALPHA`, as t statistics
+"""Error rate of all looks (without a plan, all but the first) for normal statistics: below `ALPHA` because t statistics
 with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
 LEAST = 1e-6  # minimum of `spent_late(part) / part`; an error rate of 0 would have no critical value
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
@@ -84,7 +84,7 @@ def plan_runs(
     Parameters
     ----------
     run_sd
-        Standard deviation of the logarithm of one run's level (0.03: about 3 %).
+        Standard deviation of the logarithm of one run's level (0.03 is about 3 %).
     df
         Degrees of freedom of `run_sd`.
     margin_percent
@@ -180,7 +180,7 @@ def smallest_found(
     """Smallest rise in percent that counts as a change with probability :data:`POWER`.
 
     The estimate must exceed `needed` (log scale). With `gate`, the estimate must also exceed the margin; without
-    `gate`, the upper end of its interval must. As `sd` is estimated, the expected maximum of both limits is used (Clark
+    `gate`, the upper end of its interval must. Because `sd` is estimated, the expected maximum of both is used (Clark
     1961, "The greatest of a finite set of random variables", Operations Research 9). `df_now` is the present `df`.
     """
     inside = 0.0 if gate else quantile(1.0 - level, df) * sd

@@ -31,7 +31,7 @@ STATUS_WORDS = {
 }
 STATUS_SYMBOLS = {Status.REGRESSION: "✗", Status.IMPROVEMENT: "✓", Status.EQUIVALENT: "=", Status.NOT_WORSE: "≤",
                   Status.INCONCLUSIVE: "?", Status.NOT_COMPARABLE: "∅"}  # fmt: skip
-ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # if neutral, IMPROVEMENT is a rise, REGRESSION a fall
+ARROWS = {Status.IMPROVEMENT: "↑", Status.REGRESSION: "↓"}  # for neutral metrics, IMPROVEMENT means a rise
 DECIDED_WORDS = {"traffic_mix": "at unchanged traffic mix", "equal_load": "at equal load"}
 """Code in `decided_by` -> words for the value that decides a metric; the codes `level` and `none` have no words."""
 VERDICT_WORDS = {Verdict.PASS: "Pass", Verdict.REGRESSION: "Regression", Verdict.INCONCLUSIVE: "Cannot tell",
@@ -51,7 +51,7 @@ def status_symbol(status: Status, better: Better | str = Better.LOWER) -> str:
 
 
 def rounded(value: float, places: int, bound: str = "") -> float:
-    """Round to decimal `places`; a ``lower`` bound is rounded down, an ``upper`` bound up."""
+    """Round `value` to `places` decimals; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     if not bound or not math.isfinite(value):
         return round(value, places)
     scaled = value * 10.0**places  # the tolerance 1e-6 exceeds floating-point errors
@@ -99,7 +99,7 @@ def share(part: float) -> str:
 
 
 def duration(hours: float) -> str:
-    """Format hours in words, below one hour in minutes: ``14 minutes``, ``2.5 hours``."""
+    """Format a duration in hours, or in minutes below one hour: ``14 minutes``, ``2.5 hours``."""
     return f"{significant(hours, 2)} hours" if hours >= 1.0 else f"{max(hours * 60.0, 1.0):.0f} minutes"
 
 
@@ -159,7 +159,7 @@ def shift_words(users: float) -> str:
 
 
 def percent(value: float | None, bound: str = "") -> str:
-    """Format a percentage without plus: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
+    """Format a percentage without a plus sign: ``5.2 %``; a ``lower`` bound is rounded down, an ``upper`` bound up."""
     return change(value, bound).removeprefix("+") if bound or value is None else f"{significant(value, 2)} %"
 
 
@@ -218,7 +218,7 @@ def of_label(value: float, group: str) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Format a length of time: ``74 s``, ``6 min 10 s``."""
+    """Format a duration, rounded up to whole seconds: ``74 s``, ``6 min 10 s``."""
     whole = math.ceil(seconds)
     return f"{whole} s" if whole < 120 else f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
 

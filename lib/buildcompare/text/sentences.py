@@ -1,4 +1,4 @@
-"""Make sentences from macros in the templates of `sentences/`; codes of results.json name macros or rows of tables.
+"""Make sentences from macros in the templates of `sentences/`; codes of results.json are names of macros or table keys.
 
 A line break in a template becomes a space; ``{%-`` removes the space. Texts of users, such as labels, names and notes,
 are values, never parts of a template.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
-"""Maximum number of labels, of other items, and of metrics that one sentence lists; the rest is counted."""
+"""Maximum numbers of labels, of other items, and of metrics that one sentence lists; it counts the others."""
 DETAIL = "\x1e"
 """Separator between a sentence and its detail; texts of users never contain this character."""
 _FILTERS = (
@@ -90,7 +90,7 @@ def environment() -> Environment:
     from jinja2.lexer import Token, TokenStream
 
     class OneLine(Extension):
-        """Replace a line break and its indentation by a space, in templates only."""
+        """Replace a line break in a template, and the white space around it, by a space; inserted values are kept."""
 
         def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
             for token in stream:
@@ -104,7 +104,7 @@ def environment() -> Environment:
         extensions=[OneLine],
         finalize=lambda value: numbers.significant(value) if isinstance(value, float) else value,
         bytecode_cache=compiled(__file__),
-        optimized=False,  # optimising takes longer: most sentences are rendered once or never
+        optimized=False,  # optimising takes longer than it saves: most sentences are rendered once or never
     )
     usable = {function.__name__: function for function in (*_FILTERS, each, largest_first, title)}
     made.filters.update(usable)
@@ -123,7 +123,7 @@ def largest_first(items: Iterable[Any], key: str) -> list[Any]:
 
 
 def title(test: TestResult) -> str:
-    """Name a test by type and database: ``Unbounded Postgres``."""
+    """Name a test by type and database: ``Unbounded Postgres``. Any other name of the test follows in parentheses."""
     words = numbers.test_words(test.type, test.db_engine)
     return words if test.name in (f"{test.db_engine}_{test.type}", test.type) else f"{words} ({test.name})"
 
@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Return `words`, capitalised unless they follow a test's title (reports with several tests)."""
+        """Return `words`, capitalised if there is one test; with several tests, they follow the title of a test."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

@@ -26,26 +26,26 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-LEAVING_S = 10.0  # Seconds before a shutdown in which a loss is part of the shutdown: k6 removes users one by one
+LEAVING_S = 10.0  # Losses in these last seconds before a shutdown belong to it, because k6 removes users one by one
 APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
-"""Maximum fractions of a bounded run's plateau with a load below `HELD` times the highest lasting load. A run is
-limited above `NOT_HELD`, invalid above `HARDLY_HELD`. Published runs have 0, one with a failed load agent 0.22."""
+"""Limits on the fraction of a bounded run's plateau in which the load is below `HELD` times the highest lasting load.
+Above `NOT_HELD`, a run is limited; above `HARDLY_HELD`, invalid. Published: 0, and 0.22 with a failed load agent."""
 REPORTED = 0.02
-"""Maximum relative difference of a curve's mean from the reported supported users; published runs: up to 0.0044."""
+"""Maximum relative difference between a curve's mean and the reported supported users. Published runs reach 0.0044."""
 CLIMBING = 1 / 3
 """An unbounded run ended during its ramp if the slopes of its last 5 and of its last 30 minutes both exceed `STEEP` and
-this fraction of the ramp's slope (complete runs: up to 0.27). At least 67 of 68 shortened curves are detected
-(benchmarks/validity.py)."""
+this fraction of the ramp's slope. Complete runs reach a fraction of 0.27. At least 67 of 68 shortened curves are
+detected (benchmarks/validity.py)."""
 LONGEST_AVERAGE_S, LONGEST_PERCENTILE_S = 5.0, 60.0
-"""Longest plausible average and percentile; longer times are probably milliseconds. Published averages: up to 0.3 s."""
+"""Longest plausible average and percentile duration; longer ones are probably in ms. Published averages reach 0.3 s."""
 END_OF_BUCKETS, BEYOND_BUCKETS = 0.9, 1.05
 """Factors on the upper bound of a histogram's last bucket. A percentile above the first product may be too low, because
 the buckets end. A percentile above the second product has a wrong unit; errors of reading a plot are below 5 %."""
-THOUSANDS = 300.0  # Levels of two builds this many times apart have different units. Published tests: up to 3.8
+THOUSANDS = 300.0  # A level this many times the other build's has another unit. Published tests reach a ratio of 3.8
 _AVERAGE, _PERCENTILE = re.compile(r"(avg|average|mean)\b"), re.compile(r"p\d+\b")
 USUAL = 2.0  # An outage lasts longer than this multiple of the run's fourth-longest pause between requests
-SHORTER = 0.7  # Minimum ratio of a bounded run's steady window to the other build's; published tests have 0.99
+SHORTER = 0.7  # Minimum length of a bounded run's steady window, divided by the other build's median; published: 0.99
 
 Reasons = Iterator[ValidityReason]
 
@@ -74,12 +74,12 @@ class RunInTest:
         return {value for row in rows if row.name in good for value in row.values[np.isfinite(row.values)]} == {0.0}
 
     def sustained(self, seconds: float) -> float:
-        """Return the highest load that the run reached for `seconds` in total."""
+        """Return the highest load that the run held or exceeded for `seconds` in total."""
         return sustained(*self.under_load, seconds)
 
     @cached_property
     def levels(self) -> dict[str, float]:
-        """Level of each metric in the steady window, by slug; the load and levels not above zero are left out."""
+        """Level of each metric in the steady window, by slug, without the load and without levels of zero or less."""
         series = (self.view.recording.find(metric.slug) for metric in self.catalogue.metrics if not metric.load)
         levels = {each.metric: self.view.level(each) for each in series if each}
         return {slug: level.value for slug, level in levels.items() if level and level.value and level.value > 0.0}
@@ -112,14 +112,14 @@ class RunInTest:
 def judge_validity(
     test: Test, views: Views, catalogue: Catalogue, coordinator: Coordinator, labels: Pair[str]
 ) -> tuple[Validity, Views]:
-    """Return the validity of `test`, and its runs (`views`) limited to valid times, without unreliable estimates."""
+    """Return the validity of `test`, and its runs with windows cut to valid parts and without unreliable estimates."""
     both, alone = judge_runs(views.map(lambda of: [RunInTest(v, test, catalogue, coordinator, labels) for v in of]))
     views = Pair.of(lambda side: [*map(_judged, views[side], alone[side])])
     return both, _alike_long(views) if ValidityCode.WINDOW_SHORTER in both.codes else views
 
 
 def _alike_long(views: Views) -> Views:
-    """Cut steady windows to one length and one delay after the load was reached, because metrics may drift."""
+    """Cut steady windows to equal length and equal start after the load was reached, because metrics may drift."""
     latest_s = max(view.rate_s for runs in views for view in runs)
 
     def usable(view: RunView) -> tuple[float, float]:
@@ -153,7 +153,7 @@ def _judged(view: RunView, validity: Validity) -> RunView:
 
 
 def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validity]]]:
-    """Return the validity of a test, from its runs alone and against each other, and the validity of each run."""
+    """Judge each run alone, then runs against each other; return the validity of the test, and of each run alone."""
     of_one_run = (_recorded, _falls, _target, _last_30_minutes, _coverage, _counters_restarted)
     between_runs = (_other_runs, _loads_differ, _window_shorter, _series_missing, _windows_overlap, _same_recording,
                     _another_build, _units, _none_succeeded)  # fmt: skip
@@ -167,7 +167,7 @@ def judge_runs(runs: Pair[list[RunInTest]]) -> tuple[Validity, Pair[list[Validit
 
 
 def _validity(reasons: Sequence[ValidityReason]) -> Validity:
-    last = ValidityCode.LOAD_UNKNOWN  # sorted last, because the first sentence of a report states it anyway
+    last = ValidityCode.LOAD_UNKNOWN  # this reason is last, because the first sentence of a report states it anyway
     reasons = sorted(reasons, key=lambda reason: (reason.status != ValidityStatus.INVALID, reason.code == last))
     status = reasons[0].status if reasons else ValidityStatus.VALID
     until = [reason.until_s for reason in reasons if reason.until_s is not None]
@@ -177,7 +177,7 @@ def _validity(reasons: Sequence[ValidityReason]) -> Validity:
 
 
 def _with_outages(runs: Pair[list[RunInTest]], alone: Pair[list[list[ValidityReason]]]) -> None:
-    """If every new run and no base run has a restart or a pause, report these in `alone`, marked `all_restarted`."""
+    """If all new runs and no base run have restarts or request pauses, report them in `alone` as `all_restarted`."""
     found: Pair[list[list[ValidityReason]]] = Pair([], [])
     for side, i, run in numbered(runs):
         restarts = [each for each in alone[side][i - 1] if each.code == ValidityCode.RESTARTED]
@@ -217,7 +217,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else reported as a gap in users
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else it is a gap in users
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -230,7 +230,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # If users were not recorded, the load is a proxy (goroutines) that varies by itself: a fall must go below `IDLE`.
+    # If users were not recorded, the load is a proxy that varies by itself: only falls below the fraction `IDLE` count.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
@@ -252,7 +252,7 @@ def _grouped(run: RunInTest, falls: Sequence[Fall], *, rate: bool) -> Reasons:
 
 
 def _pauses(rate: pd.Series, stop_s: float) -> list[Fall]:
-    """Find unusually long pauses of requests: several samples in a row at or below `IDLE` of the usual rate."""
+    """Find unusually long pauses of requests: several samples in a row at or below `IDLE` times the usual rate."""
     elapsed, values = samples(rate, stop_s)
     usual = np.median(values[values > 0.0]) if (values > 0.0).any() else math.inf
     up = np.flatnonzero(values > curves.IDLE * usual)
@@ -269,13 +269,13 @@ def voids(reason: ValidityReason) -> bool:
 
 
 def _lost(run: RunInTest, falls: Sequence[Fall]) -> list[Fall]:
-    """Select losses of users that leave less than `HELD` times the planned or sustained load (the higher one)."""
+    """Select losses that leave fewer users than `HELD` times the planned or the sustained load, whichever is higher."""
     load = max(run.test.users or 0.0, run.sustained(run.view.shortest_s))
     return [fall for fall in falls if fall.after < HELD * load]
 
 
 def _longest_stretch(run: RunInTest, falls: Sequence[Fall]) -> tuple[float, float]:
-    """Find the longest part of the steady window with all users and settled rates, and not after a restart."""
+    """Find the longest part of the steady window that has all users and settled rates, and ends before any restart."""
     start, end = run.view.steady.window or (falls[0].at_s, falls[0].at_s)
     gone = [(fall.at_s, fall.back_s or math.inf, start if fall.kind == "restart" else None) for fall in falls]
     begins = [start, *(back + run.view.rate_s for _, back, _ in gone if start < back < end)]
@@ -291,10 +291,10 @@ def _fall(run: RunInTest, fall: Fall, stretch: tuple[float, float], *, rate: boo
     code, lost = ValidityCode.USERS_LOST, fall.before - fall.after
     if fall.kind == "restart":
         code = ValidityCode.RESTARTED
-    elif lost > 0.0:  # also state "one in 11 users": one of eleven load agents may have failed
+    elif lost > 0.0:  # say, one in 11 users is lost: one of 11 load agents may have failed
         numbers |= {"lost_percent": 100.0 * lost / fall.before, "one_in": fall.before / lost}
     start = run.view.steady.window[0] if run.view.steady.window else fall.at_s
-    missing = fall.back_s is None or fall.back_s > start  # users are still missing when the steady window begins
+    missing = fall.back_s is None or fall.back_s > start  # users are missing after the steady window begins
     if run.test.type == "bounded" and missing:
         whole = run.view.steady.window or (stretch[0], math.inf)
         begins, until = (None if at == edge else at for at, edge in zip(stretch, whole, strict=True))
@@ -358,7 +358,7 @@ def _coverage(run: RunInTest) -> Reasons:
         numbers = {"covered": max(parts.values()), "metrics": len(parts)}
         yield _reason(ValidityCode.LITTLE_COVERAGE, numbers, invalid=True)
         return
-    gaps = {slug: part for slug, part in parts.items() if 0.0 < part < COVERED}  # 0: the metric is missing
+    gaps = {slug: part for slug, part in parts.items() if 0.0 < part < COVERED}  # if 0, the metric is missing
     if gaps:
         worst = min(gaps, key=gaps.__getitem__)
         numbers = {"covered": gaps[worst], "metrics": len(gaps), "others": len(gaps) - 1}
@@ -375,7 +375,7 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a success, unless they are a regression: all new runs and no base run of a load test."""
+    """Report runs without a success, unless all new runs and no base run of a load test lack one (a regression)."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in numbered(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
@@ -393,9 +393,9 @@ def _loads_differ(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs whose curve contradicts the reported users. Runs are invalid, or limited if all are similarly low.
+    """Report runs whose curve contradicts the reported users: limited if all curves are similarly low, else invalid.
 
-    Near the maximum of users, curve and report may differ more: users who log in again raise the curve by up to 3 %.
+    At the user ceiling, curve and report may differ more, because users who log in again raise the curve by up to 3 %.
     """
     every = {(side, i): _above_report(run) for side, i, run in numbered(runs)}
     differ = [each for each in every.values() if each is not None]
@@ -409,7 +409,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return estimated / reported users - 1; None if unknown, or if the estimate is low because the load still rose."""
+    """Return (estimated / reported users) - 1; None if unknown, or if low because the load still rose."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
@@ -435,7 +435,7 @@ def _window_shorter(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _ended_before(run: RunInTest, end_s: float) -> bool:
-    """Whether a recording ends before `end_s`; False if the params state its end and the load lasted until then."""
+    """Test if a recording ends before `end_s`; False if the params state its end and the load lasted until then."""
     window_end, until_s = (run.view.steady.window or (0.0, math.inf))[1], run.view.recording.duration_s
     return until_s < end_s and not (run.view.run.end and until_s - window_end <= run.view.rate_s)
 
@@ -449,7 +449,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report overlapping runs of one server; invalid if the overlap exceeds the fraction `APART` of the shorter run."""
+    """Report runs on one server that overlap in time; invalid if by over the fraction `APART` of the shorter run."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side, i, run in numbered(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
@@ -486,7 +486,7 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
             continue
         if None not in versions and _plain(label) != _plain(theirs):
             differs = not _one_version(*map(str, versions))
-        else:  # without a version, compare names if the recordings name builds as the params do
+        else:  # a version is unknown, or the label is the other build's name: compare names
             named = typed and ours != side  # the params name this build, and a recording has a label of the params
             differs = _plain(label) == _plain(theirs) or (named and _plain(ours) not in _plain(label))
         if differs:
@@ -495,19 +495,19 @@ def _another_build(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _plain(label: str) -> str:
-    """Remove case, punctuation and leading v from a label: ``V10.4.0 RC1`` equals ``v10.4.0-rc1``."""
+    """Return a label in lower case without punctuation and leading v; ``V10.4.0 RC1`` then equals ``v10.4.0-rc1``."""
     return re.sub(r"[^\w]|_", "", label.casefold()).removeprefix("v")
 
 
 def _one_version(one: str, other: str) -> bool:
-    """Test whether two versions are compatible: ``10.4`` with ``10.4.0-rc1``, but not ``-rc1`` with ``-rc2``."""
+    """Test if versions can be the same: ``10.4`` and ``10.4.0-rc1`` can, ``10.4.0-rc1`` and ``10.4.0-rc2`` cannot."""
     (numbers, _, before), (others, _, other_before) = one.partition("-"), other.partition("-")
     same = all(int(a) == int(b) for a, b in zip(numbers.split("."), others.split("."), strict=False))
     return same and (not before or not other_before or _plain(before) == _plain(other_before))
 
 
 def _units(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report levels with an implausible unit; a long time is implausible only if it is long in both builds."""
+    """Report levels whose unit is implausible; long durations count only if those of the other build are also long."""
     for side, i, run in numbered(runs):
         tops = {table.average: table.top_bucket or math.inf for table in run.catalogue.label_tables}
         for slug, value in run.levels.items():
@@ -531,4 +531,4 @@ def _units(runs: Pair[list[RunInTest]]) -> Reasons:
             if numbers := next((numbers for found, numbers in faults if found), None):
                 code, numbers, file = ValidityCode.UNLIKELY_UNIT, {"value": value, **numbers}, run.view.run.file
                 yield _reason(code, numbers, invalid=True, side=side, run=i, metric=slug, unit=metric.unit, file=file)
-                break  # one reason per file
+                break  # one reason per run is enough
