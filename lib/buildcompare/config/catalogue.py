@@ -179,7 +179,7 @@ class Question(NamedTuple):
     query: str
     stat: str = ""
     label: str = ""
-    """Label whose value names a series of a label table."""
+    """Name of the Prometheus label whose values name the rows of a label table."""
 
 
 class Catalogue(_Strict):

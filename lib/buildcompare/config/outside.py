@@ -19,7 +19,7 @@ CONTROLS_IN_LINES = re.compile(CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x08\
 """Control characters except tabs and line ends, for text of several lines."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MAX_LINE = 1_000
-"""Maximum characters of each part of an error message, and of a line that a server sent."""
+"""Maximum characters of each part of an error message, and of a text that `hiding` caches."""
 _HIDDEN = "***"
 _PIECE = 16
 """Parts of a secret with this many characters or more are hidden, because truncated answers may hold only a part."""

@@ -225,7 +225,7 @@ def refuse(faulty: object, expected: str, found: str) -> None:
 
 
 def must(fits: str | Callable[[Any], object], expected: str, found: str = "") -> AfterValidator:
-    """Return a validator that refuses values which `fits`, a function or a pattern of the whole value, rejects."""
+    """Return a validator: a value must satisfy `fits`, a function or a pattern that matches the whole value."""
     is_fit = re.compile(fits).fullmatch if isinstance(fits, str) else fits
 
     def check(value: Any) -> Any:

@@ -99,7 +99,7 @@ def _other_loads(test: TestResult, stand_ins: Sequence[MetricResult]) -> Iterato
     """Report changed rates that represent the load: info if response times explain the change, else a warning."""
     for row in stand_ins:
         delta = row.delta_percent or 0.0
-        is_set = test.type != "unbounded" and row.unit in RATES  # other stand-ins (goroutines) only follow the load
+        is_set = test.type != "unbounded" and row.unit in RATES  # the test sets rates; other stand-ins follow the load
         if is_set and row.status.changed and abs(delta) > row.margin_percent:
             waits = delta < 0.0 and test.verdict == Verdict.REGRESSION  # closed loop: slow responses lower the rate
             for time in [each for each in test.metrics if each.gate and each.unit in TIMES and each.status.changed][:1]:

@@ -30,7 +30,7 @@ TYPICAL = 12.0
 """A label's variance is predicted as a weighted mean: the variance of its label table has this weight, and each squared
 change of the label has weight 1. Values of 4 to 32 were tried on half of Mattermost's unbounded tests, for tuning."""
 CALM = 0.8  # A t distribution is fitted to this quantile of |change / SD| and to the quantile 1 - `LABEL_ALPHA`
-DFS = np.geomspace(0.5, 100.0, 100)  # Degrees of freedom from which the fit chooses
+DFS = np.geomspace(0.5, 100.0, 100)  # Grid of degrees of freedom; the fit interpolates
 SHORT, SHALLOW = 0.3, 0.7
 """Exponents of :func:`relative_noise` for fast labels and for percentiles. In two parts of the tuning data, some
 durations were doubled; 58 and 42 % of these labels are detected at 2 % false alarms (47 and 29 % without exponents)."""
@@ -41,7 +41,7 @@ ERRATIC = 4.0
 """Limit for labels' variances in their table's mean: this many times the median, or the 90 % quantile if it is higher.
 The value was set on one half of the unbounded tests. In the other half (identical builds, 3 runs each), 0.2 to 0.8 % of
 the labels have p < 0.02; without this limit, 0.1 to 0.5 %."""
-MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Above `MANY_CALLS` calls, a stated SD is at most `MOST_OF_MANY` table SDs
+MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Above 100,000 calls, a label's catalogue SD is at most 5 table SDs
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Unit, in seconds, to which published tables are rounded
 
@@ -63,9 +63,9 @@ class LabelNoise:
     """Noise of labels, from groups of repeated runs, or else from the catalogue's `tables`.
 
     The median change of a table is subtracted, because a whole run may be slower or faster. A label's variance is the
-    weighted mean of its squared changes in `groups` and its table's variance. The SD is multiplied by
-    :func:`relative_noise`, and in comparisons by sqrt(spread / usual spread); spread is the median |change| / SD of the
-    table. A t distribution is fitted to change / SD, where the SD ignores changes of the same group.
+    weighted mean of its table's variance and its squared changes in `groups`. The SD is multiplied by
+    :func:`relative_noise`, and in comparisons by sqrt(spread / usual spread). A table's spread is its labels' median
+    |change| / SD. A t distribution is fitted to change / SD; each SD ignores the change's own group.
     """
 
     groups: Sequence[RepeatedRuns] = ()

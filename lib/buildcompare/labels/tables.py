@@ -200,7 +200,7 @@ def judge_label_tables(tables: LabelTables, catalogue: Catalogue) -> list[tuple[
     judged = judge_labels([*zip(table["group"] + " " + table["stat"], effects["effect"], strict=True)])
     for i, (each, delta) in enumerate(zip(judged, table["delta_percent"], strict=True)):
         if each and each.status.changed and math.copysign(delta, delta * each.effect.log_ratio) < LEAST_OWN:
-            judged[i] = replace(each, status=Status.INCONCLUSIVE)  # only the other labels changed
+            judged[i] = replace(each, status=Status.INCONCLUSIVE)  # its own change is small; the other labels changed
     table["shared_percent"] = 100.0 * np.expm1(effects["shared"])
     for side in SIDES:
         spent = (table[side] * table[f"{side}_calls"]).where(table["stat"] == "avg")

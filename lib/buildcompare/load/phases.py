@@ -238,7 +238,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between successive peaks, also of falls that are too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` (s). None if they may be noise, unless a spectral peak confirms or replaces it."""
+    """Typical length of `cycles` (s). If these are few or may be noise: that of a spectral peak, or else None."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak

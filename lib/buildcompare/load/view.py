@@ -48,7 +48,7 @@ def measure_plateau(curve: LoadCurve, stop_s: float, ramp_end_s: float | None = 
     limit = curves.STOP_STEPS * curve.step
     drift = float(np.polyfit(elapsed, values, 1)[0])
     settled = bool(abs(drift) < curves.TOLERANCE * limit) if stop_s - start >= 0.99 * WINDOW_S else None
-    # Find when the load test could first have ended. Early plateaus below `HALF` of the level do not count.
+    # Find the level when the load test could first have ended. Early plateaus below `HALF` of the level do not count.
     high_s, earliest = float(curve.elapsed[np.argmax(curve.values >= HALF * curve.level)]), None
     ends = curve.elapsed[(curve.elapsed >= high_s + WINDOW_S) & (curve.elapsed <= stop_s)]
     for end_s in ends[:: max(round(5.0 / curve.sample_s), 1)].tolist():
@@ -131,7 +131,7 @@ def measure_shape(
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
 """Units of metrics that stand in for the load of a bounded test if no users are recorded."""
 SHORT_PARTS = 12.0
-"""In short repeated runs, rates are taken over 1/`SHORT_PARTS` of the run's length if the source states no window."""
+"""If a source does not state `rate_s`, repeated runs take 1/`SHORT_PARTS` of their length, or a minute if longer."""
 
 
 @dataclass(frozen=True)

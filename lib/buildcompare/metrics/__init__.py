@@ -1,1 +1,1 @@
-"""Metrics of a test: levels, equal load, events, error rates."""
+"""Measure and compare the metrics of a test: levels, values at equal load, events, error rates."""

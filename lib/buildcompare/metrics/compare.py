@@ -252,7 +252,7 @@ def _error_row(
 
 
 def _error_counts(view: RunView, slug: str, named: tuple[str, str] | None) -> Counts | None:
-    """Return a run's error rate over its steady window, with its attempts; None (not zero) if there are no samples."""
+    """Count a run's failures and attempts in its steady window; return None, not zero, if there are no samples."""
     window, series = view.steady.window or view.steady.shown, _error_series(view, slug)
     level = measure_level(view.recording.curve(series[0]), window) if series and window is not None else None
     if level is None or level.value is None:

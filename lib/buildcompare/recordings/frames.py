@@ -27,7 +27,7 @@ from buildcompare.recordings.series import LATEST, TESTED, FloatArray, Note, Ser
 EXPECTED_COLUMNS = "timestamp, metric, value, or a time and a column for each metric"
 MAX_LABELS = 47
 EARLIEST = 1e8  # March 1973 in seconds since 1970; smaller times count from the start of the run
-LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # outside these, elapsed times need a unit
+LEAST_STEP_S, LONGEST_STEP_S, LONGEST_RUN_S = 0.1, 60.0, 90_000.0  # limits of elapsed times whose unit may be assumed
 _UNLESS = {
     "rows": "it is an index",
     "clock": "they are dates or times of day, as 1059 or 45637",

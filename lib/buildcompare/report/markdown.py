@@ -114,7 +114,7 @@ def markers(block: str) -> str:
 
 
 def read_written(file: Path) -> dict[str, str]:
-    """Read the text of each block; raise :class:`InputError` if the file is unreadable or its markers are faulty."""
+    """Read the hand-written text of each block; raise :class:`InputError` for an unreadable file or faulty markers."""
     fault = functools.partial(InputError, file=file)
     try:
         text = file.read_bytes().decode("utf-8")

@@ -80,7 +80,7 @@ class Fragment:
         return {**shown, "text/plain": self.text, FRAGMENT_MIME: {**fields, "html": str(self.html)}}
 
     def styled(self) -> str:
-        """Return the HTML with its styles, for any page."""
+        """Return the HTML, with CSS styles if the fragment is `alone`."""
         style = f"<style>{_style()}</style>" if self.alone else ""
         return f'<div class="buildcompare">{style}{self.html}</div>'
 

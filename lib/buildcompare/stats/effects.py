@@ -27,15 +27,15 @@ from buildcompare.stats.planning import ALPHA, SOUGHT, Looks, enough_runs, perce
 LABEL_ALPHA = 0.02  # significance level of each label row: by chance, 4 of 200 unchanged rows are marked
 LABEL_MARGIN_PERCENT = 10.0  # equals the catalogue's `margin_percent` of averages over all labels
 FOUND = 1.5, 2.0, 4.0, 8.0
-"""Shares of gate metrics in the error rate are chosen to find many changes of these sizes (multiples of the margin). In
+"""The false-alarm rate is shared among gate metrics to find many changes of these sizes (multiples of the margin). In
 CPython's benchmarks, shares proportional to power find as many injected slowdowns of 7.5 %, but fewer of 10 to 50 %."""
-LEAST_SHARE = 0.1  # minimum part of the error rate for each gate metric, as a fraction of an equal share
+LEAST_SHARE = 0.1  # minimum part of the false-alarm rate for each gate metric, as a fraction of an equal share
 STEPS = 40  # number of critical values tried for each gate metric (felt by users); 20 or 80 find as many changes
 GATE = "gate"  # name of the family of metrics that users feel
 Row = TypeVar("Row", bound=Model)
 USERS = 5.0
 """Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (2.5 % for
-other gate metrics). Of losses of 10 % injected into identical unbounded runs used for tuning, 80-84 % are found."""
+other gate metrics). It finds 80-84 % of losses of 10 % injected into identical unbounded runs (tuning data)."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class TestedEffect:
     are too correlated for Benjamini & Hochberg: several false positives would raise the threshold of the others."""
     status: Status
     family: str = ""
-    size: float = 1.0  # error rate of the family, divided by that of this effect
+    size: float = 1.0  # false-alarm rate of the family, divided by that of this effect
     looks: Looks | None = None  # numbers of runs at each look (repeated judgement); None if judged only once
 
     @property
@@ -367,7 +367,7 @@ def false_discovery(p_values: Sequence[float]) -> FloatArray:
 
 
 def holm(p_values: Sequence[float], weights: npt.ArrayLike = 1.0) -> FloatArray:
-    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); weights divide the error rate.
+    """Adjust p-values by Holm's procedure (1979, Scandinavian J. of Statistics 6); weights divide the alpha.
 
     ``multipletests`` of statsmodels has no weights, and is slow for 10,000 calls; unit tests compare with it.
     """

@@ -53,10 +53,10 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
 
 
 def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
-    """Return the log change of the mean fraction of successes and its standard error; `odds` is the change of log odds.
+    """Return the log change of the mean fraction of successes and its standard error; `odds` and `sd` are of log odds.
 
-    One run with failures hardly moves mean log odds. So the log odds give the p-value only if their change is
-    significant. Else, scatter or chance gives the standard error, raised until the change is not significant.
+    If the log odds changed significantly and in the same direction, the change gets their t statistic. Otherwise, as if
+    one run alone has failures, scatter or chance gives the standard error, raised until the change is not significant.
     """
     kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
     means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]

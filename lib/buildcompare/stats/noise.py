@@ -26,7 +26,7 @@ identical builds (2 to 5 runs each), 0.7 to 3.2 % of labels are marked as change
 CATALOGUE_DF = 8.0
 """Degrees of freedom of a catalogue's noise: the default, and the maximum if the noise is rescaled to other machines.
 Noise of repeated runs with fewer degrees of freedom is pooled with other noise. In simulations (seeds from 1,000,000)
-and identical unbounded runs (tuning data), more rows are undecided with 4 or 6, and wrong with 15, than with 8."""
+and identical unbounded runs (tuning data), 4 or 6 leave more rows undecided than 8, and 15 makes more wrong."""
 ALIKE = 3.0
 """Number of correlated metrics of a run that count as one independent metric. In identical unbounded runs used for
 tuning, eight metrics hold as much information as 2.7 independent metrics, so about three count as one."""
@@ -203,8 +203,8 @@ def with_contrasts(noise: Noise | None, past: pd.DataFrame | None, *, misread: b
     `noise`. Without `noise`, `ENOUGH_COMPARISONS` comparisons are needed. `misread` is True for levels read off plots.
 
     The rule was chosen on half of the published releases in the tuning data (63 rows of bounded tests). In that half,
-    95 % of contrasts lie in 95 % intervals learned from other releases (91 % without catalogue noise). In the other
-    half, 97 % do, and the intervals are three quarters as wide as those from the catalogue.
+    95 % of contrasts lie in 95 % intervals learned from other releases, or 91 % without the catalogue's noise. In the
+    other half, 97 % do, and the intervals are three quarters as wide as those from the catalogue.
     """
     rows = past[past["misread"] == misread] if past is not None else pd.DataFrame()
     if rows.empty:

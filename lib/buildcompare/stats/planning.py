@@ -20,19 +20,19 @@ from scipy import special
 
 from buildcompare.results.codes import Better
 
-ALPHA = 0.05  # error rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
+ALPHA = 0.05  # false-alarm rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
 """Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Other
 metrics share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics shared
 `ALPHA` in this way too, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded
 runs used for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
-MOST_ADDED = 8  # added runs of each build over which looks share the error rate if no number of runs is planned
+MOST_ADDED = 8  # added runs of each build over which looks share the false-alarm rate if no number is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
 SPENT = 0.0425
-"""Error rate of all looks (without a plan, all but the first) for normal statistics: below `ALPHA` because t statistics
-with 5 degrees of freedom add 0.003 (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4; benchmarks/looks.py)."""
-LEAST = 1e-6  # minimum of `spent_late(part) / part`; an error rate of 0 would have no critical value
+"""False-alarm rate of all looks (without a plan, all but the first) for normal statistics. It is below `ALPHA`, because
+t statistics add 0.003 with 5 degrees of freedom (Jennison & Turnbull 2000, "Group Sequential Methods", 4.4)."""
+LEAST = 1e-6  # minimum of `spent_late(part) / part`; a false-alarm rate of 0 would have no critical value
 HALVINGS = 75  # bisection steps of a root search; they shrink an interval of 1e6 to the floating-point precision of 1
 POINTS = 401  # grid points of the integral in `levels`; twice as many change a level by 1e-6
 
@@ -200,7 +200,7 @@ def look_level(looks: Sequence[float], planned: float | None = None) -> float:
     looks
         Number of runs of each build at each look, in any order; for unequal numbers, their harmonic mean.
     planned
-        Final number of runs of each build. If given, all looks share one error rate, and the last gets the largest
+        Final number of runs of each build. If given, all looks share `ALPHA`, and the last gets the largest
         part. If None, the first look has the rate `ALPHA`; later looks share a second rate over up to 8 further runs.
 
     Returns
@@ -264,7 +264,7 @@ def levels(looks: tuple[tuple[float, float], ...], spending: Callable[[float], f
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find the root of a function between `low` and `high`, where its signs differ, by bisection.
+    """Find a root of a function by bisection between `low` and `high`; its signs at both ends must differ.
 
     ``scipy.optimize`` is not used, because its import would add a tenth of a second to each command and notebook.
 

@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Return `words`, capitalised if there is one test; with several tests, they follow the title of a test."""
+        """Return `words`, capitalised if there is one test; else unchanged, because they follow a test's title."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

@@ -375,7 +375,7 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a success, unless all new runs and no base run of a load test lack one (a regression)."""
+    """Report runs without a success, unless a load test has them in all of new and none of base (a regression)."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in numbered(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
