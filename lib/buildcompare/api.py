@@ -366,7 +366,7 @@ class Result(Shown, Analysis):
 
     @functools.cached_property
     def samples(self) -> pd.DataFrame:
-        """Samples of all graphs inside each run's window: columns test, build, run, metric, unit, elapsed_s, value.
+        """Samples of all graphs of each run: columns test, build, run, metric, unit, elapsed_s, value.
 
         If a metric has several series, the column metric holds its slug followed by the labels of the series.
         """

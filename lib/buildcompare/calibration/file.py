@@ -36,7 +36,7 @@ class KeptRun(Strict):
     """Series key (`stats.noise.series_key`) -> level, standard error of log(level), length of the steady window (s)."""
     labels: dict[str, dict[str, dict[str, tuple[Short, Known]]]]
     """Name of a label table -> statistic (such as avg) -> label -> value and number of calls (NaN if unknown)."""
-    no_change: dict[str, Short] = Field(default_factory=dict)  # Slug -> lowest penalty that finds no change point
+    no_change: dict[str, Short] = Field(default_factory=dict)  # Slug -> lowest penalty that leaves no changepoint
 
     @classmethod
     def of(cls, recording: Recording, levels: noise.RunLevels) -> KeptRun:

@@ -42,7 +42,7 @@ class Analysis:
     """Every test with its recordings, by the test's name."""
 
     def tests(self) -> list[TestView]:
-        """Every test with its recordings, in the order of the params."""
+        """Return every test with its recordings, in the order of the params."""
         return [replace(self.compared[test.name], result=test) for test in self.results.tests]
 
 

@@ -41,7 +41,7 @@ class KeptRuns(NamedTuple):
 
 
 def latest(folder: Path, stated: Stated, load: float | None = None) -> list[KeptRuns]:
-    """Find the latest folders of kept runs, at most `MOST`, with equal facts and, if loads are known, similar load."""
+    """Find the latest folders, at most `MOST`, of kept runs with the facts `stated` and a similar load (if known)."""
     if folder.exists() and not folder.is_dir():
         raise InputError(file=folder, key="--baseline", expected="a folder", found="a file")
     files = sorted(folder.glob(f"[!.]*/{_ABOUT}"), reverse=True)
@@ -94,7 +94,7 @@ def compare_to_kept(
     """Compare the runs `new` with the latest kept runs; return the result (None without such runs) and the kept runs.
 
     `compare` is :func:`buildcompare.compare`. If kept runs turn out to have another load than `new`, the comparison is
-    repeated with runs at its load. If a benchmark names no sessions, each kept folder is one by default, as is `new`.
+    repeated at the load of `new`. In a benchmark without session names, `new` and each kept folder are a session each.
     """
 
     def compared(kept: Sequence[KeptRuns]) -> Any:

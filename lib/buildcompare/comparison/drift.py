@@ -42,9 +42,9 @@ def _drifts(row: MetricResult, views: Views, catalogue: Catalogue) -> Pair[list[
 
 
 def _drift(view: RunView, row: MetricResult, sign: float) -> tuple[float, float, bool] | None:
-    """Log change from first to last third of a window, its standard error, and if values worsen from sixth to sixth.
+    """Return a window's log change from first to last third, its error, and whether values worsen from sixth to sixth.
 
-    A positive change is worse. The error comes from scatter around a linear trend in each third. None: too few samples.
+    A positive change is worse. The error is from scatter around a trend line in each third. Too few samples give None.
     """
     series, window = view.recording.find(row.slug, row.labels), view.steady.window
     if series is None or window is None:

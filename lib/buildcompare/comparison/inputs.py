@@ -31,7 +31,7 @@ def notebook_of(params: Reported) -> Path:
 
 
 def files_of(params: Reported, *, ledger: bool = True) -> list[str]:
-    """List the files from which the report of `params` is made, with cached pulled runs and, by default, the ledger."""
+    """List the files from which the report of `params` is made, including cached runs and, by default, the ledger."""
     kind = kind_of_params(params)
     named: list[str | None] = [str(notebook_of(params))]
     metrics = getattr(params, "metrics", None)

@@ -1,4 +1,4 @@
-"""Match series of two builds whose labels name the build."""
+"""Remove labels that name the build, so that the series of both builds match."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from buildcompare.results.codes import SIDES, Side
 
 
 def without_build_labels(recordings: Mapping[Side, Sequence[Recording]]) -> Mapping[Side, Sequence[Recording]]:
-    """Remove each label whose values in base and new are all different, such as names of pods; status codes stay.
+    """Remove each label that both builds have, but without a common value, such as names of pods; status codes stay.
 
     Series with such labels would have no counterpart in the other build. Series of a run that differ only in such
     labels become one series: rates and users are added up, and other values are averaged.

@@ -14,7 +14,7 @@ from buildcompare.text.sentences import say, title
 
 
 def plan_tests(tests: Sequence[TestResult]) -> list[TestPlan]:
-    """Plan further runs of each test that is not invalid; omit tests without metrics to plan for."""
+    """Plan further runs of each test that is not invalid; omit tests in which nothing can be planned."""
     valid = (test for test in tests if test.validity.status != ValidityStatus.INVALID)
     return [plan for test in valid if (plan := _plan(test)).rows]
 
@@ -76,7 +76,7 @@ def _planned(test: TestResult, hours: float) -> Iterator[PlannedRow]:
 
 
 def _chosen(steps: list[FurtherRuns], margin: float, hours: float) -> list[FurtherRunsResult]:
-    """Return the smallest plan, and the first that detects a change of :func:`aim` percent, or else the largest."""
+    """Return the smallest plan, and the first that detects a change of :func:`aim` percent (if none does, the last)."""
     enough = next((step for step in steps if step.found_percent <= aim(margin, True)), steps[-1])
     chosen = [steps[0]] if enough is steps[0] else [steps[0], enough]
     return [FurtherRunsResult(**vars(step), hours=step.further * hours) for step in chosen]

@@ -33,7 +33,7 @@ def pool_effects(effects: Sequence[Effect]) -> tuple[Effect, float]:
 
 
 def _between(ratios: FloatArray, variances: FloatArray) -> float:
-    """Return the variance between tests with which the weighted scatter equals its expectation; 0 if scatter is less.
+    """Return the variance between tests that explains the scatter of changes beyond their noise; 0 if noise suffices.
 
     ``combine_effects`` of statsmodels is not used, because its import takes half a second; unit tests compare with it.
     """
@@ -73,7 +73,7 @@ def pool_metrics(tests: Sequence[TestResult], catalogue: Catalogue) -> list[Pool
 
 
 def _effect(metric: MetricResult) -> Effect | None:
-    """Convert the row that the verdict uses to an effect; None for a traffic mix, -100 %, or no standard error."""
+    """Return the effect in the row that the verdict uses; None for a traffic mix, -100 %, or no standard error."""
     row = metric.deciding
     if metric.decided_by not in ("level", "equal_load") or row is None or row.delta_percent is None:
         return None

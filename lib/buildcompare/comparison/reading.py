@@ -83,7 +83,7 @@ def catalogue_of(params: Comparison, catalogue: Catalogue | None = None) -> Cata
 
 
 def fitted(params: Comparison, tests: Tests, catalogue: Catalogue | None = None) -> tuple[Comparison, Catalogue]:
-    """Return the parameters and their catalogue; if none is stated, merge those that fit and name them."""
+    """Return parameters and catalogue; if no catalogue is stated, merge all that fit and name them in `params`."""
     if catalogue is None and params.metrics is None:
         listed, name, _ = _fitting(tests, params.operations)
         params, catalogue = params.model_copy(update={"metrics": name}), with_assumed(listed, _units(*tests))
@@ -182,7 +182,7 @@ def with_catalogue(
 
 
 def _fitting(tests: Tests, inline: Mapping[str, Operation]) -> tuple[Catalogue, str, bool]:
-    """Merge the catalogues that fit; return the result, its name, and if all catalogues merged give equal metrics."""
+    """Merge catalogues that fit; return the result, its name, and whether all catalogues would give equal metrics."""
     every, units = open_catalogue().with_operations(inline), [_units(runs) for runs in tests]
     names = sorted({name for each in units if (name := recognised(metric for metric in each if metric not in inline))})
     listed = open_catalogue(names).with_operations(inline)

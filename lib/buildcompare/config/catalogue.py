@@ -25,7 +25,7 @@ SUCCEEDED = r"(success(es|ful)?|availability)"
 """`FAILED` and `SUCCEEDED` match words in the names of metrics that count failures or successes."""
 SHARES = ("percent", "ratio")
 COUNTED = (*SHARES, "", "requests", "transactions", "errors")
-"""Units of metrics that may count failures or successes. `outcome` also accepts all units that end in ``/s``."""
+"""Units of metrics that may count failures or successes; `outcome` also accepts failures in all units with ``/s``."""
 _COUNTER = re.compile(r"\b(?:rate|irate|increase)\(\s*([a-zA-Z_:][\w:]*)\s*(\{[^{}]*\})?\s*\[")
 """Pattern of a counter whose rate or increase a query takes: the counter's name and selector."""
 
@@ -107,7 +107,7 @@ class Operation(_Strict):
     def metric(self, name: str, found: Metric) -> Metric:
         """Return a copy of the catalogue's metric `found` with the name `name` and these settings."""
         unit = self.unit or found.unit
-        directed = "better" in self.model_fields_set or unit in {*TIMES, "s", "sec"}  # shorter times are better
+        directed = "better" in self.model_fields_set or unit in {*TIMES, "s", "sec"}  # shorter is better
         defaults = None if directed and not found.known and found.better == Better.NEUTRAL else {*self.model_fields_set}
         settings = self.model_dump(include=defaults)
         if settings.get("better", found.better) == Better.NEUTRAL:

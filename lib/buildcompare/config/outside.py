@@ -22,9 +22,9 @@ MAX_LINE = 1_000
 """Maximum characters of each part of an error message, and of a text that `hiding` caches."""
 _HIDDEN = "***"
 _PIECE = 16
-"""Parts of a secret with this many characters or more are hidden, because truncated answers may hold only a part."""
+"""Parts of a secret are hidden if they have at least this many characters: truncated answers may hold only a part."""
 _LONG = 10_000
-"""Secrets over `_LONG` bytes are not sought as hex or escapes; texts over `_LONG` characters are searched by line."""
+"""Hex and escapes of secrets over `_LONG` bytes are not hidden. Texts over `_LONG` characters are searched by line."""
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -47,7 +47,7 @@ def xml_text(text: str) -> str:
 
 
 def one_line(text: str, limit: int = MAX_LINE) -> str:
-    """Return `text` as one line of at most `limit` characters, without control characters."""
+    """Return `text` as one line of at most `limit` characters, with control characters escaped."""
     line = shown(" ".join(text[: 20 * limit].split()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 

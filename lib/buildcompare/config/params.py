@@ -365,7 +365,7 @@ class Comparison(Reported):
     new: Build
     source: Source
     metrics: str | None = Field(default_factory=lambda read: CATALOGUES.get(read["source"].kind), min_length=1)
-    """Name or path of the catalogue; if None, each test uses the one that lists the most of its metrics."""
+    """Name or path of the catalogue; if None, the catalogues that fit the tests' metrics are merged."""
     operations: dict[Annotated[str, Field(min_length=1, max_length=200)], Operation] = Field(default_factory=dict)
     """Name of a metric -> its settings, which override the catalogue's."""
     tests: Named[Test]

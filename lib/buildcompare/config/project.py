@@ -66,7 +66,7 @@ def read_text(file: str | Path, expected: str, *, key: str | None = None, max_by
         found = "no such file"
     except UnicodeDecodeError as error:
         expected, found = "text in UTF-8", f"bytes that are no UTF-8 (byte {error.start})"
-    except (OSError, ValueError) as error:  # ValueError: such as a path with a null byte
+    except (OSError, ValueError) as error:  # ValueError: for example, a null byte in the path
         found = getattr(error, "strerror", None) or str(error)
     raise InputError(file=file, key=key, expected=expected, found=found)
 
@@ -138,7 +138,7 @@ def own_folder(parent: Path, prefix: str, suffix: str = "") -> Iterator[Path]:
 
 
 SOCKET_PATH = 60
-"""Maximum characters of TMPDIR as a parent of sockets: systems limit paths of sockets to 104 to 108 characters."""
+"""Maximum characters of TMPDIR as a parent of sockets: systems limit a socket's path to 104 or 108 characters."""
 
 
 def short_parent() -> Path:
@@ -149,7 +149,7 @@ def short_parent() -> Path:
 
 @contextlib.contextmanager
 def socket_folder() -> Iterator[Path]:
-    """Make a folder for sockets and connection files, and remove those of killed processes."""
+    """Make a folder for sockets and connection files; first remove such folders of killed processes."""
     parent = short_parent()
     _remove_left(parent, "bc-????????")
     with own_folder(parent, "bc-") as folder:

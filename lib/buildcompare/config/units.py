@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 LONGEST_NAME = 200  # names with this many characters or more are not searched for units
 LASTS = r"latency|duration|delay|(?<!io-)wait|rtt|times?|elapsed|p\d\d+|percentile"
-OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|all-threads|(seconds|bytes)-(count|sum|bucket))"  # names without a direction
+OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|all-threads|(seconds|bytes)-(count|sum|bucket))"  # no better direction
 OF_WORDS = {
     OF_SYSTEM: "",
     r"bytes-per-(second|sec|s)": "bytes/s",

@@ -81,7 +81,7 @@ def find(
     catalogue: Catalogue | None = None,
     of_the_past: Iterable[Finding] = (),
 ) -> list[Finding]:
-    """Return findings about `tests`, input mistakes (with a `catalogue`), and those `of_the_past`; gravest first."""
+    """Return findings about `tests` and those `of_the_past`, gravest first; with a `catalogue`, also about inputs."""
     names = Names.of(labels, tests)
     findings = [finding(each, names, test.name) for rule in _OF_ONE_TEST for test in tests for each in rule(test)]
     findings += [finding(each, names) for rule in _ACROSS_TESTS for each in rule(tests)]
@@ -113,7 +113,7 @@ def above_the_fold(findings: Sequence[Finding], stated: Collection[str] = ()) ->
 
 
 def _is_folded(found: Finding) -> bool:
-    """Test whether a finding of severity info is hidden on the page until a reader unfolds it."""
+    """Test whether kind or evidence keeps a finding below the fold; this applies only to findings of severity info."""
     if found.severity != Severity.INFO:
         return False
     status = found.evidence.get("status")
@@ -159,7 +159,7 @@ def suggest(
 
 
 def _rerun(tests: Sequence[TestResult], names: Names) -> Iterator[Suggestion]:
-    """Suggest repeating tests that are invalid, limited by more than `USUAL_LIMITS`, or lack a gate metric's noise."""
+    """Suggest repeating a test that is invalid, has limits outside `USUAL_LIMITS`, or lacks a gate metric's noise."""
     for status in (ValidityStatus.INVALID, ValidityStatus.LIMITED, ValidityStatus.VALID):
         for test in (each for each in tests if each.validity.status == status):
             codes = {*test.validity.codes}

@@ -18,7 +18,7 @@ V = TypeVar("V")
 class Found:
     """Outcome of a rule, with every number of the finding's sentence in `evidence`.
 
-    `test` defaults to the rule's test. In results, `evidence` is plain JSON, in which NaN becomes null.
+    `test` defaults to the test that the rule examines. In results, `evidence` is plain JSON, in which NaN becomes null.
     """
 
     kind: FindingKind
@@ -52,7 +52,7 @@ def finding(found: Found, names: Names, test: str | None = None) -> Finding:
 def sentence(
     kind: FindingKind, evidence: Mapping[str, Any], names: Names, test: str | None = None, **beside: object
 ) -> tuple[str, str]:
-    """Return sentence and detail of a finding; the sentence starts with test titles if there are several tests."""
+    """Return sentence and detail of a finding; most sentences start with test titles if there are several tests."""
     tests, where = evidence.get("tests"), names.tests.get(test or "", "")
     if isinstance(tests, list):
         every = len(tests) == len(names.tests) > 1

@@ -38,7 +38,7 @@ def find(
     between_databases = [row for row in drift if row.kind == DriftKind.BETWEEN_DATABASES]
     for pair in grouped(((row.against, row.test), row) for row in between_databases).values():
         flipped = [row for row in pair if row.flipped]
-        if any(row.beyond_chance for row in flipped):  # beyond chance in at least one build
+        if any(row.beyond_chance for row in flipped):  # the change is beyond chance in at least one build
             evidence = {"rows": pair, "earlier_comparisons": flipped[0].earlier_comparisons}
             yield _of_the_past(FindingKind.BETWEEN_DATABASES, Severity.INFO, evidence)
 

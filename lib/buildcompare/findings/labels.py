@@ -118,7 +118,7 @@ class SlowerLabel:
 
 
 def labels_beyond_noise(tests: Sequence[TestResult]) -> list[SlowerLabel]:
-    """Collect labels that became several times slower, costliest first; those of unknown cost only if all are."""
+    """Collect labels that became several times slower, costliest first; omit labels of unknown cost if any is known."""
     judged = {test.name: test.labels for test in tests if test.validity.status != ValidityStatus.INVALID}
     labels: dict[tuple[str, str], SlowerLabel] = {}
     for test, row, p99 in slower_labels(judged):
@@ -240,7 +240,7 @@ def _only_in(test: TestResult, side: Side) -> tuple[tuple[str, str], ...]:
 
 
 def costs(tests: Sequence[TestResult], side: Side) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return average seconds, and fraction of its table's total time, of each label that only the build `side` has.
+    """Map each label that only the build `side` has to its average in seconds and its share of its table's total time.
 
     If several tests have the label, the test with its highest average counts.
     """

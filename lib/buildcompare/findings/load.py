@@ -15,7 +15,7 @@ DEEPER = 2.0
 """Early bumps of two builds are similar if the ratio of their largest falls is at most this (published tests: 1.6)."""
 OTHER_BUMPS, OTHER_TIMES = (12, 31), (3, 9)
 """Number of pairs of identical unbounded runs that differ, and of all pairs (`benchmarks/identical.py`). The pairs
-differ in the number of early load rises (`OTHER_BUMPS`), or reach a load at least `LATER_S` s apart (`OTHER_TIMES`)."""
+differ in the number of early load rises (`OTHER_BUMPS`), or reach a load `LATER_S` s or more apart (`OTHER_TIMES`)."""
 OTHER_EVENTS = {"unbounded": (5, 22), "bounded": (2, 6)}
 """Test type -> pairs of identical runs with events in only one run, and all pairs (see `benchmarks/placebo.py`)."""
 MOST_EVENTS = 5
@@ -69,7 +69,7 @@ def limited_by(test: TestResult) -> Iterator[Found]:
 
 
 def time_to_users(test: TestResult) -> Iterator[Found]:
-    """Report at which of 1,000, 2,000, ... users the builds are furthest apart in time, if by at least `LATER_S`."""
+    """Report the load (1,000, 2,000, ... users) that the builds reach furthest apart in time, if `LATER_S` or more."""
     ramps = test.ramp_up
     both = [(mark, base, ramps.new.time_to.get(mark)) for mark, base in ramps.base.time_to.items()]
     reached = [(abs(new - base), mark, base, new) for mark, base, new in both if base is not None and new is not None]

@@ -74,7 +74,7 @@ def _significant(metric: MetricResult) -> bool:
 
 
 def lost(metric: MetricResult) -> bool:
-    """Test whether a metric lacks a p-value, and is zero or missing in one build only or may exceed its histogram."""
+    """Test whether a metric has no p-value, and either only one build has it above 0 or it may exceed its histogram."""
     levels = (metric.base or 0.0, metric.new or 0.0)
     at_end = metric.reason is not None and metric.reason.code == ReasonCode.BEYOND_LAST_BUCKET
     return metric.p_value is None and (at_end or (levels[0] == 0.0) != (levels[1] == 0.0))
@@ -178,7 +178,7 @@ LOAD = (ReasonCode.SET_BY_TEST, ReasonCode.SUPPORTED_USERS)  # reasons why a loa
 
 
 def unchanged(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report bounded and unbounded tests: which metrics changed, are equivalent, not worse, undecided or not judged."""
+    """Report, by type of load test, which metrics changed, are equivalent, not worse, undecided or not judged."""
     for kind in ("bounded", "unbounded"):
         alike = [test for test in tests if test.type == kind and test.validity.status != ValidityStatus.INVALID]
         rows = [(test, metric) for test in alike for metric in test.metrics]
@@ -221,7 +221,7 @@ def _row_evidence(row: Row) -> dict[str, object]:
 def traffic_mix(test: TestResult) -> Iterator[Found]:
     """Report averages that may have moved because the traffic mix (shares of calls) changed; the severity is info."""
     for metric in test.metrics:
-        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # its average's finding reports it
+        mix, is_percentile = metric.traffic_mix, re.match(r"p\d+-", metric.slug)  # the average's finding reports these
         if mix is None or is_percentile or mix.kind not in ("mix", "both", "unknown") or metric.delta_percent is None:
             continue
         follows = rf"p\d+-{re.escape(metric.slug.removeprefix('avg-'))}"

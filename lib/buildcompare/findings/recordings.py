@@ -130,7 +130,7 @@ def counter_resets(test: TestResult) -> Iterator[Found]:
 
 
 def notes(tests: Sequence[TestResult]) -> Iterator[Found]:
-    """Report each note of the recordings once, and that tests made all runs of one build before those of the other."""
+    """Report each note of the recordings once, and tests that made all runs of one build before those of the other."""
     by_test = {test.name: {note for _, _, run in numbered(test.runs) for note in run.notes} for test in tests}
     for test in tests:
         if test.in_order:
@@ -168,7 +168,7 @@ def unrecognised(
     """
     known = [metric for metric in catalogue.metrics if metric.known]
     gates, loads = ([m for m in known if m.gate], [m for m in known if m.load])
-    is_fitted = isinstance(catalogue, OpenCatalogue)  # merged over all tests: one test may have none of its metrics
+    is_fitted = isinstance(catalogue, OpenCatalogue)  # it is a catalogue of all tests; one may have none of its metrics
     alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[str, Side, int]]] = {}
     for test in tests:
         for side, i, run in numbered(test.runs):

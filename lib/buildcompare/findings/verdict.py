@@ -128,7 +128,7 @@ def causes(test: TestResult) -> list[Cause]:
 
 
 def _mean_doubled(metric: MetricResult) -> bool:
-    """Test whether a few long durations, which hardly move the geometric mean, at least double the arithmetic mean."""
+    """Test whether a duration's arithmetic mean at least doubled; few long durations hardly move the geometric mean."""
     base, new = metric.mean
     return metric.unit in TIMES and metric.decided_by == "level" and bool(base and new and new >= 2.0 * base)
 
@@ -233,7 +233,7 @@ def _passed(results: Results, valid: Sequence[TestResult]) -> Opening:
 
 
 def _unmoved(tests: Sequence[TestResult]) -> dict[str, object] | None:
-    """Summarise judged endpoints; None if there are none, one regressed, or the median changed by over `SHARED`."""
+    """Summarise judged endpoints; None if none is judged, one regressed, or a median change exceeds `SHARED`."""
     rows = [row for test in tests for row in test.labels if row.group == "endpoint" and row.p_value is not None]
     if any(row.status == Status.REGRESSION or abs(row.shared_percent or 0.0) > SHARED for row in rows) or not rows:
         return None

@@ -114,8 +114,8 @@ class Chain:
     def tests(self) -> pd.DataFrame:
         """One row for each test.
 
-        `place` is the index of the comparison. Supported users and errors are NaN if unknown or zero. `key` is a number
-        for type and database, and also the name if the database is unknown or the comparison has several such tests.
+        `place` is the index of the comparison. Supported users and errors are NaN if unknown or zero. Tests of one type
+        and database have the same `key`; names must agree too if the database is unknown or a comparison has several.
         """
         rows = [
             (place, *test.key, test.name, *minors, *test.levels, *(test.errors or (None, None)))

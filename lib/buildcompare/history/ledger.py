@@ -250,7 +250,7 @@ class Ledger:
         return self.entry(other.name if other.name in alike else alike[0]) if alike else None
 
     def namesake(self, entry: Entry) -> Entry | None:
-        """Find the entry that `entry` replaces, or None; raise if another has its name or (if monthly) its builds."""
+        """Find the entry that `entry` replaces; raise if another has the same name or (if monthly) the same builds."""
         if self.folder in ADDRESSES:
             raise InputError(file=self.folder, key="history", expected="a local folder", found="an address (read only)")
         builds, alike = f"{entry.base.label} with {entry.new.label}", self.alike(entry)
@@ -266,7 +266,7 @@ class Ledger:
         return same
 
     def place(self, entry: Entry) -> Entry:
-        """Add `entry`, with position and analyses of any entry that it replaces; return it, or raise on a conflict."""
+        """Add `entry` with position and looks of any entry that it replaces; return the result or raise on conflict."""
         same = self.namesake(entry)
         other = next((each for each in self.by_name.values() if each.name != entry.name), None)
         if other and other.simulated != entry.simulated:
@@ -424,7 +424,7 @@ def _test(test: Test, result: TestResult | None) -> LedgerTest:
 
 
 def ledger_test(result: TestResult, errors: Counts | None = None) -> LedgerTest:
-    """Extract the results of a test that a ledger keeps; the metrics of an invalid test are left out."""
+    """Extract what a ledger keeps from the result of a test; the metrics of an invalid test are left out."""
     users = Pair.of(lambda side: getattr(result.supported_users, side, None) or None)
     runs, rows = result.runs, result.metrics if result.validity.status != ValidityStatus.INVALID else []
     levels = {series_key(row.slug, row.labels): row.levels for row in rows}

@@ -169,7 +169,7 @@ class LabelNoise:
 
 @dataclass(frozen=True)
 class _Scatter:
-    """How much the labels of one table vary between the runs of one build of the comparison."""
+    """How much the labels of one table vary between a comparison's runs of the same build."""
 
     squares: FloatArray  # Sum of squared deviations of each label's log values from the mean of their build
     dfs: FloatArray

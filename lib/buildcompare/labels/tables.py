@@ -35,7 +35,7 @@ class LabelTables:
 
 
 def label_tables(views: Views, label_noise: LabelNoise) -> LabelTables:
-    """Measure labels over steady windows, or over whole runs if one lacks a window or series and all have summaries."""
+    """Measure labels over steady windows, or over whole runs if any lacks a window or series and all have summaries."""
     seen = [*views.base, *views.new]
     steady = all(view.steady.window and any(each.role == "label" for each in view.recording.series) for view in seen)
     whole = not steady and all(view.recording.label_summaries for view in seen)

@@ -86,7 +86,7 @@ def traffic_mix(
     Returns
     -------
     TrafficMix or None
-        None if a build has no calls or an average of 0, or fewer than `LEAST_KNOWN` of its calls have a duration.
+        None if a build has no calls or an average of 0, or the share of calls with a duration is below `LEAST_KNOWN`.
         A label without calls in one build takes the other build's duration.
 
     Raises

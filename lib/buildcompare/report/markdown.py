@@ -96,7 +96,7 @@ def comment(results: Results, link: str | None = None) -> str:
 
 
 def _changed_labels(tests: Sequence[TestResult]) -> list[tuple[str, LabelResult]]:
-    """List each changed label of a test once, with the test's title: regressions first, then by added or saved time."""
+    """List each changed label of valid tests once, with test title: regressions first, then by added or saved time."""
     first: dict[tuple[str, str, str], tuple[tuple[bool, float, float], str, LabelResult]] = {}
     for test in (each for each in tests if each.verdict != Verdict.INVALID):
         place = {id(row): i for i, row in enumerate(most_moved(test.labels))}

@@ -128,7 +128,7 @@ def places(results: Results) -> dict[str, Place]:
 
 
 def _links(finding: Finding, about: Subject, results: Results) -> list[tuple[str, str]]:
-    """Return links to the row, chart and event of a finding on the page."""
+    """Return links from a finding to its evidence on the page, such as a table row, chart or event."""
     kind = finding.kind
     if kind in OF_THE_PAST or kind in (FindingKind.COUNTED_ERRORS, FindingKind.ERROR_RATE):
         return [("setup", "#setup")] if kind in OF_THE_PAST else [("row", "#errors")]

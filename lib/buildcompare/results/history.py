@@ -17,7 +17,7 @@ class SetupDifference(Model):
 
 
 class DatabaseOrder(Model):
-    """Earlier difference of two databases in supported users, in percent; null if unknown, or if it is now opposite."""
+    """Earlier difference of two databases in supported users, in percent; null if unknown or now of opposite sign."""
 
     comparison: str
     base: Number = None
@@ -67,7 +67,7 @@ class Drift(Model):
 
 
 class BetweenComparisons(Model):
-    """Robust SD of `links` drifts of supported users between two measurements of a version; null for fewer than 5."""
+    """Robust SD of `links` drifts of supported users between two measurements of a version; null if `links` < 5."""
 
     type: TestType
     db_engine: str | None

@@ -142,7 +142,7 @@ class AlertResult(Model):
     share_steady: float
     """Fraction (0 to 1) of the samples in the steady window that reach the threshold: mean over the runs."""
     nearness: Number
-    """95th percentile of the query in the steady window / threshold: mean over the runs; null without such a window."""
+    """95th percentile of query / threshold in the steady window: mean over the runs; null without a steady window."""
 
 
 NEAR = 0.8
@@ -331,7 +331,7 @@ class PlannedRow(Model):
     unit: Literal["run", "session"] = "run"
     """What the numbers in `steps` count: runs or sessions."""
     steps: list[FurtherRunsResult]
-    """Plans: 1 further run, and the fewest further runs (at most 8) that detect a change of 1.5 times the margin."""
+    """Plans: 1 further run, and the fewest that detect a change of 1.5 times the margin (or 8 if 8 are not enough)."""
 
     @property
     def undecided(self) -> bool:

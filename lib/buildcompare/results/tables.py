@@ -131,6 +131,6 @@ def _flat(row: BaseModel) -> dict[str, object]:
 
 @cache
 def _kinds(model: type[BaseModel]) -> dict[str, list[type[BaseModel]]]:
-    """List the model classes that each field of `model` may hold, by name of the field."""
+    """List the model classes in the type arguments of each field, such as in a union or list, by name of the field."""
     kinds = ((name, get_args(field.annotation)) for name, field in model.model_fields.items())
     return {name: [e for e in of if isinstance(e, type) and issubclass(e, BaseModel)] for name, of in kinds}

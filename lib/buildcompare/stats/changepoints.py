@@ -20,7 +20,7 @@ from buildcompare.stats.levels import FEWEST, ROUNDED
 
 PENALTY = 12.0, 40.0
 """Penalty, if not calibrated: (first number + second number / effective sample size) * long-run variance. Of unchanged
-AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), up to 5 % show a change; 12 % of short ones with 0.9 do."""
+AR(1) series (60 to 1080 samples, autocorrelation 0 to 0.9), up to 5 % show a change, or 12 % if short with 0.9."""
 PENALTY_OF_TWO = 20.0, 600.0  # like `PENALTY`, for noise around three preliminary segments instead of two
 HIGHEST_PHI = 0.97  # maximum lag-1 autocorrelation of noise; above it, a series of an hour looks like a random walk
 CHANGE_PHI = 0.93

@@ -35,7 +35,7 @@ GATE = "gate"  # name of the family of metrics that users feel
 Row = TypeVar("Row", bound=Model)
 USERS = 5.0
 """Factor on the p-value of a loss of supported users. With it, 0.5 % of unchanged tests show a loss (2.5 % for
-other gate metrics). It finds 80-84 % of losses of 10 % injected into identical unbounded runs (tuning data)."""
+other gate metrics). Of losses of 10 % injected into identical unbounded runs (tuning data), 80-84 % are found."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +322,7 @@ def _shares(members: Sequence[tuple[int, Metric, Effect]], level: float, *, gate
     share = 2.0 * special.stdtr(df, -critical) / level
     power = sum(special.stdtr(df, np.log1p(times * margin / 100.0) / sd - critical) for times in FOUND)
     cost, gain = np.diff(share, axis=0), np.diff(power, axis=0)
-    # `worth` is the highest gain per cost of this and the metric's later steps, so sorting keeps its steps in order.
+    # `worth` is the highest gain per cost of a step and the metric's later steps, so sorting keeps the steps in order.
     worth = np.maximum.accumulate((gain / np.maximum(cost, 1e-300))[::-1])[::-1]
     best_first = np.argsort(-worth, axis=None, kind="stable")
     taken = best_first[np.cumsum(cost.flat[best_first]) <= 1.0 - share[0].sum()]

@@ -45,7 +45,7 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
     sd = max(math.sqrt(squares / df * per_run), by_chance, 1e-6)
     if succeeded:
         change, sd = _kept(sides, -difference, sd)
-    else:  # from log odds to log shares; `scale` is the ratio of the two changes
+    else:  # convert log odds to log fractions (`shares`); `scale` is the ratio of the two changes
         shares, per_odds = special.log_expit(means), float(special.expit(-means[0]))
         scale = abs(float(shares[1] - shares[0]) / difference) if abs(difference) > 1e-6 else per_odds
         change, sd = difference * scale, sd * scale
@@ -53,10 +53,10 @@ def failures_effect(base: Runs, new: Runs, *, succeeded: bool = False) -> Effect
 
 
 def _kept(sides: Sequence[FloatArray], odds: float, sd: float) -> tuple[float, float]:
-    """Return the log change of the mean fraction of successes and its standard error; `odds` and `sd` are of log odds.
+    """Return the log change of the mean fraction of successes, and its standard error.
 
-    If the log odds changed significantly and in the same direction, the change gets their t statistic. Otherwise, as if
-    one run alone has failures, scatter or chance gives the standard error, raised until the change is not significant.
+    If the change of log odds (`odds`, with error `sd`) is significant and has the same sign, its t statistic is kept.
+    Else (such as if one run has all failures), scatter or chance gives the error, raised to prevent significance.
     """
     kept, df = [1.0 - side[:, 0] / side[:, 1] for side in sides], sum(map(len, sides)) - 2
     means = [max(float(each.mean()), ADDED / side[:, 1].sum()) for each, side in zip(kept, sides, strict=True)]

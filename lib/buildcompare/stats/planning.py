@@ -23,9 +23,9 @@ from buildcompare.results.codes import Better
 ALPHA = 0.05  # false-alarm rate of a family; `benchmarks/accuracy.py` prints the actual rate on identical runs
 SOUGHT = 1.5
 """Size of a change, in multiples of the margin. Further runs of gate metrics are planned to find this change. Other
-metrics share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics shared
-`ALPHA` in this way too, values of 1.5 to 2 would find nearly as many changes of 10 % (injected into identical unbounded
-runs used for tuning) as equal shares. Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
+metrics share the significance level `ALPHA` in proportion to their power to find this change. If gate metrics did so
+too, values of 1.5 to 2 would find nearly as many injected changes as equal shares do (10 % in identical unbounded runs
+used for tuning). Smaller values find more slowdowns of P99 API times by 10 % in bounded tests."""
 POWER = 0.8  # power of a detectable effect (Cohen 1988)
 MOST_ADDED = 8  # added runs of each build over which looks share the false-alarm rate if no number is planned
 MOST_RUNS = 99  # maximum number of runs per build that a plan recommends
@@ -193,7 +193,7 @@ def smallest_found(
 
 
 def look_level(looks: Sequence[float], planned: float | None = None) -> float:
-    """Significance level of the present judgement (look), which is lower if results were judged before.
+    """Significance level of the present judgement (look), which is lower if other looks came before or are planned.
 
     Parameters
     ----------
