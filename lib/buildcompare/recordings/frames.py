@@ -59,7 +59,7 @@ BAD = (
     "|data_?loss|resource_?exhausted"
 )
 GOOD = "(?i)[123]..|ok|succe.*|complete.*|done|accepted|pass.*|hit"
-"""Values of a status that count as errors (`BAD`) and as successes (`GOOD`)."""
+"""Patterns of the statuses that count as errors (`BAD`) and as successes (`GOOD`)."""
 _STATED = re.compile(f"{GOOD}|4..|{BAD.removeprefix('(?i)')}")
 _REQUESTS = re.compile(
     r"(?i)(.*(?:requests?|reqs|responses?|calls?|quer(?:y|ies)|transactions?|rpcs?|handled))"
@@ -136,7 +136,7 @@ def _counts_rows(column: pd.Series) -> bool:
 
 
 def _counts_up(series: Series) -> bool:
-    """Test for a counter: a name like ``x_total``, no negative value, and at most 1 % falls or 3 falls to near zero."""
+    """Test for a counter: a name like ``x_total``, no negative value, few falls (at most 1 %, or 3 to near zero)."""
     values = series.values[~np.isnan(series.values)]
     named = re.search("_(total|(seconds|bytes)_(count|sum|bucket))$", series.name)
     if not named or values.size < 2 or not np.all(np.isfinite(values) & (values >= 0.0)):
@@ -216,7 +216,7 @@ def _curves(frame: pd.DataFrame, file: InputFile, catalogue: Catalogue) -> Itera
 
 
 def _errors(series: Sequence[Series], catalogue: Catalogue) -> Iterator[Series]:
-    """Yield the sum of bad statuses of each unlisted metric of requests with statuses, unless `series` has this sum."""
+    """For each unlisted metric of requests by status, yield the sum of its errors, unless `series` has this sum."""
     for name in dict.fromkeys(each.name for each in series):
         same, of = [each for each in series if each.name == name], _REQUESTS.fullmatch(name)
         texts = [[each.labels.get(label, "").removesuffix(".0") for each in same] for label in STATUS]
@@ -252,7 +252,7 @@ def _wide(frame: pd.DataFrame, times: FloatArray, file: InputFile, catalogue: Ca
 
 
 def unit_in(column: str, catalogue: Catalogue) -> tuple[str, str]:
-    """Split a header such as ``P99 API times (ms)`` into a listed metric and its unit; else the unit is empty."""
+    """Split a header such as ``P99 API times (ms)`` into name and unit if the metric is listed; else no unit."""
     name, unit = split_unit(column)
     if unit and unit.casefold() != "min" and catalogue.find(name).known:  # `_min` is a minimum
         return name, unit

@@ -100,7 +100,7 @@ def pull_run(run: Run, source: Source, catalogue: Catalogue) -> Recording:
 
 
 def _unknown(client: Client, queries: Sequence[str], window: tuple[dt.datetime, dt.datetime]) -> str:
-    """Name the metrics in `queries` that the server lacks, each with the most similar name on the server, if close."""
+    """Name the metrics in `queries` that the server lacks, each with the most similar name there, if any is close."""
     within = {key: f"{instant.timestamp():.3f}" for key, instant in zip(("start", "end"), window, strict=True)}
     try:
         names = {str(each) for each in client.listing("/api/v1/label/__name__/values", within)} if queries else set()
@@ -218,7 +218,7 @@ def _step_ms(answer: Answer, asked: range) -> int:
 
 
 def _series(question: Question, answer: Answer) -> list[Series]:
-    """Make the series of an answer, none for single values; omit labels that all share, except in label tables."""
+    """Make an answer's series (none for single values); omit labels that all series share, except in label tables."""
     if question.role == "summary" or question.role == "resets":
         return []
     of_labels = question.role in _OF_LABELS

@@ -108,7 +108,7 @@ def _parsed(series: list[memoryview], usual: FloatArray) -> Iterator[Pairs]:
 
 
 def _numbers(text: bytes, opening: IndexArray, closing: IndexArray) -> Pairs:
-    """Parse text like ``1,"2"],[3,"4"],[`` (quotes at `opening` and `closing`) to times and values, else ValueError."""
+    """Parse times and values in ``1,"2"],[3,"4"],[`` (quotes at `opening` and `closing`), or raise a ValueError."""
     letters = np.frombuffer(text, np.uint8)
     if not 0 < opening.size == closing.size or closing[-1] + 4 != letters.size or b"(" in text:
         raise ValueError("samples that are cut off, or nan(1), which Arrow takes for NaN")

@@ -29,7 +29,7 @@ __all__ = [
 
 
 ALIKE = 1.1  # Series are sampled at the same times if together they have at most this many distinct times per step
-LATE = 2.0  # In a sum, a series counts as 0 at times over this many steps before its first or after its last sample
+LATE = 2.0  # In a sum, a series counts as 0 more than this many steps before its first or after its last sample
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ class Recording:
     def total(self, metric: str) -> Series | None:
         """Return the graph series of `metric`, or None; several series, such as of instances, are summed.
 
-        A series counts as 0 at times over `LATE` steps before its first or after its last sample. Other times at which
-        a series lacks a sample are left out. Of series that are sampled at different times, only shared times are kept.
+        A series counts as 0 more than `LATE` steps before its first or after its last sample. Other times at which a
+        series lacks a sample are left out. Of series that are sampled at different times, only shared times are kept.
         """
         parts = [series for series in self.graphs() if series.metric == metric]
         if len(parts) < 2:

@@ -46,7 +46,7 @@ def printable(text: str) -> str:
 
 
 def status_symbol(status: Status, better: Better | str = Better.LOWER) -> str:
-    """Return the symbol of a status: an arrow for a change in a metric of which neither direction is better."""
+    """Return the symbol of a status; for a metric without a better direction, a change has an arrow."""
     return (ARROWS if better == Better.NEUTRAL else {}).get(status, STATUS_SYMBOLS[status])
 
 
@@ -110,7 +110,7 @@ def quoted(label: str) -> str:
 
 
 def scales(unit: str) -> tuple[tuple[float, str, float], ...]:
-    """Return the display units of `unit`, largest first (kB before B): smallest displayed value, name and factor."""
+    """Return the display units for `unit`, largest first (kB before B), each as its smallest value, name and factor."""
     large = ((2.0 * size, f"{name} {unit}".strip(), 1.0 / size) for size, name in _LARGE)
     return _SCALES.get(unit) or (*large, (0.0, unit, 1.0))
 
@@ -169,7 +169,7 @@ def p_words(p_value: float | None) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a number of things, up to ten in words: ``one thing``, ``two things``."""
+    """Format a number of things, from one to ten in words: ``one thing``, ``two things``."""
     return f"one {noun}" if count == 1 else f"{_SMALL.get(count, count)} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""Make sentences from macros in the templates of `sentences/`; codes of results.json are names of macros or table keys.
+"""Make sentences from macros in the templates of `sentences/`. A code in results.json names a macro or a table's key.
 
 A line break in a template becomes a space; ``{%-`` removes the space. Texts of users, such as labels, names and notes,
 are values, never parts of a template.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
 
 MOST_LABELS, MOST_MOVERS, MOST_METRICS = 5, 3, 4
-"""Maximum numbers of labels, of other items, and of metrics that one sentence lists; it counts the others."""
+"""Maximum numbers of labels, of other items, and of metrics that a sentence lists; the rest are only counted."""
 DETAIL = "\x1e"
 """Separator between a sentence and its detail; texts of users never contain this character."""
 _FILTERS = (
@@ -65,7 +65,7 @@ def macros(file: str) -> Any:
 
 
 def compiled(module: str) -> BytecodeCache:
-    """Make a cache of compiled templates beside `module`'s byte code; entries expire if `module` or Jinja changes."""
+    """Make a cache of templates beside `module`'s byte code; entries expire if template, `module` or Jinja changes."""
     from jinja2.bccache import Bucket, FileSystemBytecodeCache
 
     place, setup = Path(module).with_name("__pycache__"), Path(module).read_text("utf-8") + version("jinja2")
@@ -141,5 +141,5 @@ class Names:
         return cls(Pair(*labels), {test.name: title(test) for test in tests})
 
     def opens(self, words: str) -> str:
-        """Return `words`, capitalised if there is one test; else unchanged, because they follow a test's title."""
+        """Return `words`, capitalised if there is only one test; else unchanged, because they follow a test's title."""
         return words[:1].upper() + words[1:] if len(self.tests) == 1 else words

@@ -26,8 +26,8 @@ from buildcompare.results.codes import SIDES, NoEstimate, Pair, ReasonCode, Side
 from buildcompare.stats.levels import HARDLY_COVERED, MINUTE_S
 from buildcompare.text.sentences import say
 
-LEAVING_S = 10.0  # Losses in these last seconds before a shutdown belong to it, because k6 removes users one by one
-APART = 0.05  # Maximum relative difference of the builds' loads in a bounded test; published tests have 0.001
+LEAVING_S = 10.0  # A lasting loss this shortly before a shutdown is part of the shutdown: k6 removes users one by one
+APART = 0.05  # Maximum relative difference of loads (published: 0.001) or recordings' ends; maximum share of overlap
 NOT_HELD, HARDLY_HELD = 0.05, 0.25
 """Limits on the fraction of a bounded run's plateau in which the load is below `HELD` times the highest lasting load.
 Above `NOT_HELD`, a run is limited; above `HARDLY_HELD`, invalid. Published: 0, and 0.22 with a failed load agent."""
@@ -119,7 +119,7 @@ def judge_validity(
 
 
 def _alike_long(views: Views) -> Views:
-    """Cut steady windows to equal length and equal start after the load was reached, because metrics may drift."""
+    """Make windows start equally long after the load was reached, and limit them to one length: metrics may drift."""
     latest_s = max(view.rate_s for runs in views for view in runs)
 
     def usable(view: RunView) -> tuple[float, float]:
@@ -217,7 +217,7 @@ def _recorded(run: RunInTest) -> Reasons:
     elif view.load is None and run.test.type == "bounded":
         yield _reason(ValidityCode.LOAD_UNKNOWN)
     silent_s = recording.duration_s - view.stop.end_s if view.stop and recording.stop_known else 0.0
-    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else it is a gap in users
+    if silent_s > SILENT_S and (view.users is None or run.test.type != "unbounded"):  # else, `GAPS` reports the silence
         yield _reason(ValidityCode.SILENT_END, {"seconds": silent_s})
     samples_of = map(recording.samples, recording.graphs())
     first = [float(elapsed[finite][0]) for elapsed, values in samples_of if (finite := np.isfinite(values)).any()]
@@ -230,7 +230,7 @@ def _falls(run: RunInTest) -> Reasons:
     if view.load is None or view.stop is None:
         return
     allowed = 0.0 if bounded else run.coordinator.fastest_fall
-    # If users were not recorded, the load is a proxy that varies by itself: only falls below the fraction `IDLE` count.
+    # If users were not recorded, the load is a proxy that varies by itself: a fall must leave less than `IDLE` of it.
     hardly_any = curves.IDLE if view.users is None else curves.HARDLY_ANY
     leaving_s = view.stop.at_s - LEAVING_S if view.stop.shutdown else math.inf
     found = find_falls(view.load, view.stop.at_s, fastest_fall=allowed, hardly_any=hardly_any)
@@ -375,7 +375,7 @@ def _counters_restarted(run: RunInTest) -> Reasons:
 
 
 def _none_succeeded(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs without a success, unless a load test has them in all of new and none of base (a regression)."""
+    """Report failed runs. If all new runs and no base run of a load test failed, this is a regression: report none."""
     regressed = all(run.failed for run in runs.new) and not any(run.failed for run in runs.base)
     for side, i, run in numbered(runs):
         if run.failed and (run.test.type == "benchmark" or not regressed):
@@ -409,7 +409,7 @@ def _other_runs(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _above_report(run: RunInTest) -> float | None:
-    """Return (estimated / reported users) - 1; None if unknown, or if low because the load still rose."""
+    """Return (estimated / reported users) - 1; None if unknown, or if it is low because the load still rose."""
     estimate, reported = run.view.estimate, run.view.run.supported_users
     mean = estimate.at_least if estimate and estimate.estimated is None else estimate and estimate.estimated
     if not estimate or not mean or not reported:
@@ -449,7 +449,7 @@ def _series_missing(runs: Pair[list[RunInTest]]) -> Reasons:
 
 
 def _windows_overlap(runs: Pair[list[RunInTest]]) -> Reasons:
-    """Report runs on one server that overlap in time; invalid if by over the fraction `APART` of the shorter run."""
+    """Report runs on one server that overlap in time; an overlap above `APART` times the shorter run is invalid."""
     seen: list[tuple[object, tuple[float, float]]] = []
     for side, i, run in numbered(runs):
         server, window = run.view.recording.provenance.get("url"), run.view.recording.window
