@@ -32,7 +32,7 @@ ROOM = 1.05
 
 
 def graphs(test: TestView) -> Iterator[Figure]:
-    """Draw one figure per metric; figures of changed metrics are open on the page."""
+    """Draw one figure per metric; changed metrics are open, unless equal load decides or the test is invalid."""
     load, valid = test.catalogue.load, test.result.validity.status != ValidityStatus.INVALID
     for metric, name in zip(test.result.metrics, names(test.result.metrics, test.result.name), strict=True):
         changed = valid and metric.status.changed and metric.decided_by != "equal_load"  # closed if equal load decides
@@ -95,7 +95,7 @@ def _mark(points: list[tuple[float, float]], side: Side | None, text: str = "") 
 
 
 def _shift(plot: Plot, test: TestView, slug: str) -> list[chart.Mark]:
-    """Draw a line between the ramps of both builds, with their gap in users; return the line as marks for the chart."""
+    """Draw a significant shift as a line between both ramps, with the gap in users; return its marks for the chart."""
     ramp = test.result.ramp_up
     if ramp.shift_users is None or ramp.shift_window is None or ramp.shift_status == Status.INCONCLUSIVE:
         return []

@@ -39,7 +39,7 @@ def samples(curve: pd.Series, until_s: float = math.inf) -> tuple[FloatArray, Fl
 
 
 def holes(elapsed: FloatArray) -> npt.NDArray[np.bool_]:
-    """Mark each interval between samples that exceeds both `HOLE_S` and three median intervals; shape (n - 1,)."""
+    """Mark each interval between samples that exceeds both `HOLE_S` and 3 times the median interval; shape (n - 1,)."""
     apart = np.diff(elapsed)
     return np.asarray(apart > max(HOLE_S, 3.0 * float(np.median(apart))) if apart.size else apart > 0.0, dtype=np.bool_)
 
@@ -106,7 +106,7 @@ def prepare_load(
 
 
 def load_curve(users: pd.Series | LoadCurve) -> LoadCurve:
-    """Cut a curve of users where the load stops, and measure its step, noise and level.
+    """Cut a curve of users where the load stops, and measure its level, noise and restarts.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class Fall(NamedTuple):
     kind: Literal["lost", "restart"]  # `restart`: most users were lost and later returned; otherwise `lost`
     at_s: float  # elapsed seconds of the last sample before the fall
     before: float  # users at `at_s`
-    after: float  # lowest number of users after the fall
+    after: float  # lowest number of users in the `LOW_S` seconds from `at_s` on
     back_s: float | None  # elapsed seconds when the lost users had returned; None if they never did
 
 
@@ -221,7 +221,7 @@ def find_falls(
     """Find the falls of `load` (users or a proxy, over elapsed seconds) before `stop_s`, in order of time.
 
     The load test removes at most `fastest_fall` users per second (0 in bounded tests). A fall is faster. In a restart,
-    the fraction of users drops below `hardly_any` and returns to `RECOVERED`. `smooth` ignores single low samples.
+    users drop below `hardly_any` and return to `RECOVERED` times the users before. `smooth` ignores single low samples.
     """
     elapsed, users = samples(load, stop_s)
     if users.size < 3:
@@ -322,7 +322,7 @@ def find_stop(load: pd.Series, *, fastest_fall: float | None = FASTEST_FALL) -> 
 
 
 KEPT, STILL = 0.5, 0.1
-"""Rates > `STILL` * level after a fall show load unless their last third has a median < `KEPT` * that of the first."""
+"""After a fall, rates >= `STILL` * level still are load, but not if their last third is < `KEPT` * the first third."""
 
 
 def rate_stop(rate: pd.Series) -> Stop | None:
@@ -335,7 +335,7 @@ def rate_stop(rate: pd.Series) -> Stop | None:
     still = np.flatnonzero(after & (smooth.to_numpy() >= STILL * np.median(values[~after])))
     first, last = (float(np.median(values[part])) if part.size else 0.0 for part in np.array_split(still, 3)[::2])
     sparse = still.size <= max(3.0, (still[-1] - int(after.argmax())) / 2.0) if still.size else True
-    if sparse or last < KEPT * first:  # few samples after the fall show load, or they keep falling
+    if sparse or last < KEPT * first:  # few samples after the fall show load, or their rates keep falling
         return stop
     return replace(stop, at_s=float(elapsed[still[-1]]))
 
@@ -386,7 +386,7 @@ def steady_window(
         Seconds over which rates are taken. A bounded run's window starts this long after the plateau starts. The
         minimum window is five times as long.
     repeated
-        True if both builds have several runs. A bounded window then needs at most the shorter of 30 s and 30 samples.
+        True if both builds have several runs. The minimum bounded window is then at most 30 s, and at most 30 samples.
 
     Returns
     -------
@@ -449,7 +449,7 @@ def plateau_start(
 ) -> float | None:
     """Elapsed seconds at which a bounded run first reached its plateau; None if the load never rises.
 
-    The plateau is the highest load that was held for 6 * `rate_s` seconds in total (in a short run, half its length).
+    The plateau is the highest load that was held for 6 * `rate_s` seconds in total, or for half of a short run.
     Unlike a median, this load does not fall if agents are lost one by one. If the level of the last minute is higher
     and was first reached in the last 6 * `rate_s` seconds, this level is the plateau. A proxy may keep rising by
     itself, so the plateau of a proxy is the median of the second half.

@@ -238,7 +238,7 @@ class Waves:
     falls: tuple[Turn, ...] = ()  # all falls (peak to next trough) from `onset_s` to the end of the load
     cycles: tuple[float, ...] = ()  # seconds between successive peaks, also of falls that are too small for `falls`
     period_s: float | None = None
-    """Typical length of `cycles` (s). If these are few or may be noise: that of a spectral peak, or else None."""
+    """Typical length of `cycles` (s), or the period of the spectral peak if cycles may be noise; None if unknown."""
     amplitude: float | None = None  # median fall from peak to trough; None if samples are too far apart
     regularity: float | None = None  # 1 minus the robust relative standard deviation of `cycles`; 1 if all are equal
     test: WaveTest | None = None  # None if the curve is too short, constant, or without a spectral peak
@@ -317,7 +317,7 @@ def waves(users: pd.Series | LoadCurve, *, onset_s: float | None = None, tested_
 
 
 def _from_first_row(turns: list[Turn]) -> list[Turn]:
-    """Drop falls before the first group of at least `ROW` close falls without a long pause after it, or all falls."""
+    """Drop the falls before the first `ROW` or more close falls that no long pause follows; without these, drop all."""
     ends = [i for i, (a, b) in enumerate(pairwise(turns), start=1) if b.peak_s - a.peak_s > LONGEST_S]
     for first, end in pairwise([0, *ends, len(turns)]):
         last_s = turns[end - 1].trough_s if end else 0.0
@@ -403,7 +403,7 @@ runs were used instead, 5 of 12 pairs of identical runs would differ in amplitud
 
 
 def compare_waves(base: Waves, new: Waves) -> tuple[BetweenRuns | None, BetweenRuns | None]:
-    """Return new minus base of the period (seconds) and the amplitude (the curve's unit) of the waves of two runs.
+    """Return the differences (new - base) in period (seconds) and amplitude (curve's unit) of the waves of two runs.
 
     A run is one observation, so the 95 % intervals use the noise between runs, not the scatter of cycles within a run.
     A difference is None if a run has too few cycles, or if its period or amplitude is unknown.

@@ -215,7 +215,7 @@ def compare_ramps(views: Views) -> RampUps:
 
 
 def _middle(differences: Sequence[T | None], name: str) -> T | None:
-    """Return the item with the median attribute `name`; of two middle ones, the one nearer to 0; None without items."""
+    """Return the item with the median value of attribute `name` (of two, the one nearer to 0); None without items."""
     ordered = sorted((each for each in differences if each is not None), key=attrgetter(name))
     middle = ordered[max(len(ordered) - 1, 0) // 2 : len(ordered) // 2 + 1]
     return min(middle, key=lambda each: abs(getattr(each, name)), default=None)

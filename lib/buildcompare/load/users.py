@@ -145,7 +145,7 @@ def compare_supported_users(
     past: Contrasts | None = None,
     looks: Looks | None = None,
 ) -> SupportedUsersResult:
-    """Compare the supported users of two builds, as reported or else estimated; capped runs give lower bounds."""
+    """Compare the supported users of builds, as reported or else estimated; runs at the ceiling give lower bounds."""
     estimates = views.map(lambda runs: [view.estimate for view in runs if view.estimate])
     of_build = estimates.map(_estimate_of_build)
     reports: Pair[list[float | None]] = Pair.of(lambda side: [run.supported_users for run in test.runs(side)])

@@ -131,7 +131,7 @@ def measure_shape(
 RATES = ("requests/s", "transactions/s", "queries/s", "operations/s")
 """Units of metrics that stand in for the load of a bounded test if no users are recorded."""
 SHORT_PARTS = 12.0
-"""If a source does not state `rate_s`, repeated runs take 1/`SHORT_PARTS` of their length, or a minute if longer."""
+"""If a source does not state `rate_s`, repeated runs take 1/`SHORT_PARTS` of their length, but at most a minute."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class RunView:
         return measure_level(self.users, self.steady.window).value
 
     def level(self, series: Series, *, geometric: bool | None = None) -> Level | None:
-        """Level of a run's series like `series` (same metric and labels); geometric for durations; None if unknown."""
+        """Level of the run's series with metric and labels of `series`; geometric for durations; None if unknown."""
         same = self.recording.find(series.metric, series.labels)
         window = self.steady.window or self.steady.shown
         if same is None or window is None:

@@ -86,7 +86,7 @@ def judge_measured(
 
 
 def _with_change(row: Failures, tested: TestedEffect) -> Failures:
-    """Adjust the change of failures to equal attempts; if the result is outside its interval, use the estimate."""
+    """Adjust the change of failures to equal attempts; if this leaves the interval, use the effect's change."""
     plain, effect, (low, high) = row.delta_percent, tested.effect, tested.effect.interval()
     if plain is None or plain == -100.0:
         return row if plain is None else row.model_copy(update={"ci_low": plain})

@@ -140,7 +140,7 @@ def _near(one: MetricEvent, other: MetricEvent, later_s: float = 0.0) -> bool:
 
 
 def _contrast(event: MetricEvent, run: RunEvents) -> float:
-    """Mean of `run` in `event` minus mean around it; for a level shift, mean after minus before. NaN if unknown."""
+    """Mean of `run` during `event` minus mean around the event; for a level shift: after minus before. NaN: unknown."""
     begin, end = event.start_s, event.at_s if event.kind == "level" else event.span_s[1]
     first, last = max(event.around_s[0], begin - LONGEST_EXCURSION_S), min(event.around_s[1], end + LONGEST_EXCURSION_S)
     if event.kind == "level":

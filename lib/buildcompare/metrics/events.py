@@ -210,7 +210,7 @@ class _Averages:
         half = Z95 * math.sqrt(self.noise.sd**2 + self.noise.mean_variance(beside.size))
         half_s = self.width_s / 2
         elapsed, values = self.samples_between(top - half_s, top + 3 * half_s)
-        centre = (elapsed > top) & (elapsed <= top + self.width_s)  # samples that may be the middle of the minute
+        centre = (elapsed > top) & (elapsed <= top + self.width_s)  # possible middles of the extreme minute
         ends = np.searchsorted(elapsed, (elapsed[centre] - half_s, elapsed[centre] + half_s), "right")
         means = np.diff(np.r_[0.0, values.cumsum()][ends], axis=0)[0] / np.diff(ends, axis=0)[0]
         place = np.flatnonzero(centre)[extreme(values[centre])]

@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
     """Return slug and unit of the metric that counts the attempts of all `runs`; None if they share no such metric.
 
-    Rates come first in runs with time series, counts in others. Then the order of `_ATTEMPTS`, then the shortest slug.
+    Runs with time series prefer rates, others counts; then the order of `_ATTEMPTS` and the shortest slug decide.
     """
     rows: list[list[Series | Measurement]] = [[*run.graphs(), *run.measurements] for run in runs]
     named = [{(row.metric, row.unit) for row in of_run} for of_run in rows]
@@ -64,7 +64,7 @@ def attempts_name(runs: Sequence[Recording]) -> tuple[str, str] | None:
 
 
 def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Series | None = None) -> Counts:
-    """Pair the level of a run's failures with that of its attempts, if a metric `name` (slug, unit) counts these.
+    """Pair the level of a run's failures with that of its attempts; `name` is slug and unit of the metric of attempts.
 
     If `share` is given (failures or successes per attempt), the level is the mean of `share` weighted by attempts.
     """
@@ -84,7 +84,7 @@ def counts(level: Level, view: RunView, name: tuple[str, str] | None, share: Ser
 def compare_failures(
     metric: Metric, runs: Pair[list[Counts]], *, timed: bool = True
 ) -> tuple[Effect | None, Reason | None]:
-    """Compare the failures of two builds, which `metric` counts (as failures or as successes).
+    """Compare the failures of two builds; `metric` counts the failures, or else the successes.
 
     The effect is None if the metric counts neither failures nor successes, or cannot be judged. It is also None, with a
     reason, if the change is insignificant and every run has a share of failures below `FEW`. Unknown attempts are
@@ -119,7 +119,7 @@ def compare_failures(
 def failed_percent(metric: Metric, runs: Pair[list[Counts]]) -> Pair[float | None] | None:
     """Return the failed part of each build's attempts, in percent; None if failures or attempts are not counted.
 
-    Failures and attempts must both be rates, or both counts. Attempts below the failures count as successes only.
+    Failures and attempts must both be rates, or both counts. Attempts below the failures are taken for successes.
     """
     rate, counted = metric.unit.endswith("/s"), metric.outcome == "failures" and metric.unit not in SHARES
     known = runs.map(lambda side: [(run.level.value, run.attempts and run.attempts.value, run.unit) for run in side])

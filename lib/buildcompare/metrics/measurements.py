@@ -27,8 +27,8 @@ BETWEEN_SESSIONS = Noise(0.0056, 2.0, NoiseSource.SESSIONS)
 """Default between-session noise of durations, from two pairs of sessions of one commit (181 benchmarks of CPython,
 pairs 0 and 1 of benchmarks/sessions.py). In two other pairs, 95 % of the 95 % intervals include zero."""
 REPEATED_DF = 4.0
-"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. With 4, nights 0 to 9 (tuning) show
-84 % of 10 % changes and 0.2 % false positives; with 2, they show 76 %. With 4, nights 10 to 19 show 92 and 0 %."""
+"""Degrees of freedom of `BETWEEN_SESSIONS` with three or more sessions per build. On nights 0 to 9 (tuning), 4 finds
+84 % of 10 % changes with 0.2 % false positives, and 2 finds 76 %. On nights 10 to 19, 4 finds 92 % with 0 %."""
 BATCHES = 5  # parts into which a session's values are split to measure their scatter
 
 
