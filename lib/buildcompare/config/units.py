@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 LONGEST_NAME = 200  # names with this many characters or more are not searched for units
 LASTS = r"latency|duration|delay|(?<!io-)wait|rtt|times?|elapsed|p\d\d+|percentile"
-OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|all-threads|(seconds|bytes)-(count|sum|bucket))"  # no better direction
+OF_SYSTEM = r"(iostat|mpstat|sar|vmstat|all-threads|(seconds|bytes)-(count|sum|bucket))"  # neutral metrics
 OF_WORDS = {
     OF_SYSTEM: "",
     r"bytes-per-(second|sec|s)": "bytes/s",
@@ -120,7 +120,7 @@ def split_unit(text: str) -> tuple[str, str]:
 
 
 def _quantity(unit: str) -> str:
-    """Return the unit in `UNITS` that corresponds to a catalogue's unit; empty if there is none, such as for counts."""
+    """Return the unit in `UNITS` that corresponds to a catalogue's unit; empty if there is none (counts)."""
     usual = {"percent of one core": "percent"}.get(unit, unit)
     counted = "events/s" if unit.endswith("/s") else ""
     return usual if usual in {quantity for quantity, _ in UNITS.values()} else counted

@@ -119,7 +119,7 @@ def _is_folded(found: Finding) -> bool:
     status = found.evidence.get("status")
     unsure = found.kind == FindingKind.METRIC and status == Status.INCONCLUSIVE
     as_before = found.kind == FindingKind.SUPPORTED_USERS and status in (Status.EQUIVALENT, Status.NOT_WORSE)
-    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # other findings show changes
+    counted = found.kind == FindingKind.UNCHANGED and bool(found.evidence.get("differ"))  # changes have own findings
     return unsure or as_before or counted or RANKS.get(found.kind) == FOLDED
 
 

@@ -289,7 +289,7 @@ def _whole(unit: str, *shares: float) -> float:
 
 
 def may_fail(metric: MetricResult, worst: float) -> bool:
-    """Test whether a share of successes that falls by `worst` percent leaves too many failures to pass.
+    """Test whether a fall of a success share by `worst` percent causes too many failures for a pass.
 
     The result is False if every new run has less than `FAILING_PERCENT` failures, whatever the failures of the base.
     """

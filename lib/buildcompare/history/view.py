@@ -154,7 +154,7 @@ def read_history(
     catalogue
         Name or file of the catalogue, which states the metrics and their noise between runs.
     last
-        Number of newest monthly comparisons, and of studies, to show; None: all. All comparisons determine the scatter.
+        Number of newest monthly comparisons, and of studies, to show; None: all. All are used for the usual drift.
 
     Returns
     -------

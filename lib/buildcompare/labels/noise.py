@@ -38,9 +38,9 @@ TYPICAL_S, TYPICAL_RATIO = 0.02, 2.0
 """Labels with an average below `TYPICAL_S` seconds (or below the table's median average, if lower) have more noise than
 others. Percentiles have more noise if log(percentile / average) is below `TYPICAL_RATIO`, and less noise if above."""
 ERRATIC = 4.0
-"""Limit for labels' variances in their table's mean: this many times the median, or the 90 % quantile if it is higher.
-The value was set on one half of the unbounded tests. In the other half (identical builds, 3 runs each), 0.2 to 0.8 % of
-the labels have p < 0.02; without this limit, 0.1 to 0.5 %."""
+"""Limit of a label's variance in the mean over its table: this many times the median, or the 90 % quantile if higher.
+Set on one half of the unbounded tests. In the other half (identical builds, 3 runs each), 0.2 to 0.8 % of the labels
+have p < 0.02 (ideal: 2 %); without this limit, 0.1 to 0.5 %."""
 MANY_CALLS, MOST_OF_MANY = 100_000, 5.0  # Above 100,000 calls, a label's catalogue SD is at most 5 table SDs
 QUIETEST = 0.1  # Minimum ratio of the spread of two runs to the usual spread; two copies of one file have a ratio of 0
 MILLISECOND = 1e-3  # Unit, in seconds, to which published tables are rounded
@@ -97,7 +97,7 @@ class LabelNoise:
         positive = np.asarray((values > 0).all(axis=0))
         rounding, relative = _rounding(values[:, positive]), relative_noise(rows, "base", "new")
         calls = np.asarray(rows.get("calls", pd.Series(0.0, rows.index)), dtype=np.float64)
-        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a mean of exponential durations
+        few = np.sqrt(2.0 / np.where(calls > 0, calls, np.inf))  # relative SD of a build's mean of exponential times
         for table, keys, at in self._tables(rows, positive, every=repeats is not None):
             base, new = values[:, at]
             change = np.log(new / base)
@@ -173,7 +173,7 @@ class _Scatter:
 
     squares: FloatArray  # Sum of squared deviations of each label's log values from the mean of their build
     dfs: FloatArray
-    alike: float  # Correlation of the labels of one run, 0 to 1
+    alike: float  # Correlation between labels within a run, 0 to 1
     rarer: FloatArray  # The table's median number of calls divided by the label's, at least 1
 
     def of_each(self) -> list[Noise | None]:

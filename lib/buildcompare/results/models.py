@@ -196,7 +196,7 @@ class Event(Model):
     """Number, from 1, of the group of simultaneous events with this event; null only in results of earlier versions."""
     matched: bool
     warning: bool = False
-    """True if only one build has this event, significantly beyond the margin (6 margins for a lone spike or drop)."""
+    """True if only one build has it, significantly beyond the margin (a spike or drop of one metric: 6 margins)."""
 
 
 class Distribution(Model):

@@ -21,7 +21,7 @@ class Tested(Change):
     """A change and its test against run-to-run noise; the added fields are null if the noise is unknown."""
 
     ci_low: Number = None
-    """Low end of the 95 % interval of `delta_percent`, unadjusted for other rows; repeated analyses use 1 - `level`."""
+    """Low end of the interval of `delta_percent`, for this row alone; confidence 95 %, or 1 - the test's `level`."""
     ci_high: Number = None
     p_value: Number = None
 
